@@ -1,0 +1,1 @@
+//! Benchmarks, end-to-end tests, simulation and fuzzing.

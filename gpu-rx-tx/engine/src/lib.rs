@@ -1,0 +1,1 @@
+//! Work queues in, packets out: protocol engines driven over rings.

@@ -1,0 +1,1 @@
+//! Queue formats behind common verbs, and the shared vocabulary of the house.

@@ -1,0 +1,1 @@
+//! Memory arenas and the executors that run kernels.

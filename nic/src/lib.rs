@@ -1,0 +1,1 @@
+//! Network interfaces behind one trait: software NIC, AF_XDP, memif.

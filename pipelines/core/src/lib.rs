@@ -1,0 +1,1 @@
+//! Packet stages and the kernels made of them.

@@ -1,0 +1,1 @@
+//! The GPU entry points, linked into one PTX file.

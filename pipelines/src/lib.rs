@@ -1,0 +1,1 @@
+//! The host half: pipeline files, their runtime, counters and captures.

@@ -1,0 +1,1 @@
+//! What bytes mean: headers, checksums and parsers, without I/O, clock or allocation.

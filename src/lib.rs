@@ -1,0 +1,3 @@
+//! warpwire: a network stack that lives on the GPU.
+
+pub use warpwire_pipelines as pipelines;

@@ -1,0 +1,3 @@
+//! The `warpwire` command.
+
+fn main() {}
