@@ -1,1 +1,63 @@
 //! Network interfaces behind one trait: software NIC, AF_XDP, memif.
+//!
+//! Invariant: a queue leaves this crate as one block of plain data ([`QueuePair`]); kernels drive it alone.
+//! Invariant: nothing falls back silently; what was chosen and why is in [`Nic::choices`].
+
+pub mod caps;
+pub mod counters;
+pub mod error;
+pub mod spec;
+
+pub use caps::{Caps, Features};
+pub use counters::Counters;
+pub use error::Error;
+pub use spec::{NicKind, NicSpec};
+
+use std::sync::Arc;
+
+use warpwire_gpu::{Arena, Service};
+use warpwire_ring::QueueBlock;
+
+/// One receive queue and one transmit queue of a NIC, as a kernel gets them.
+#[derive(Clone, Debug)]
+pub struct QueuePair {
+    /// Which pair of the NIC this is, from 0.
+    pub index: u32,
+    /// The receive queue.
+    pub receive: QueueBlock,
+    /// The transmit queue.
+    pub transmit: QueueBlock,
+    /// The memory that both live in: hold it for as long as a kernel uses the blocks.
+    pub memory: Vec<Arc<Arena>>,
+}
+
+/// An open network interface.
+pub trait Nic: Send {
+    /// The words that it was opened with.
+    fn spec(&self) -> &NicSpec;
+
+    /// What it can do.
+    fn caps(&self) -> &Caps;
+
+    /// Its Ethernet address.
+    fn mac(&self) -> [u8; 6];
+
+    /// Its queues; the blocks stay valid until the NIC is dropped.
+    fn queues(&self) -> &[QueuePair];
+
+    /// The host's part (device model, kick proxy, control socket), to be polled while kernels run. Given
+    /// out once; later calls return nothing.
+    fn take_services(&mut self) -> Vec<Box<dyn Service>>;
+
+    /// What was counted so far.
+    fn counters(&self) -> Counters;
+
+    /// What was chosen among several ways, and why, as lines for the record.
+    fn choices(&self) -> Vec<String>;
+
+    /// Detaches and gives back what the system lent. Dropping does the same without a report.
+    ///
+    /// # Errors
+    /// What could not be given back.
+    fn close(self: Box<Self>) -> Result<(), Error>;
+}
