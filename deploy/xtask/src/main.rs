@@ -1,3 +1,41 @@
-//! The project's own tasks.
+//! `cargo xtask`: the project's own tasks.
 
-fn main() {}
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+use xtask::{Error, setup, tiers};
+
+/// The project's own tasks.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what the tests need (Debian 12, as root); quick when all is there.
+    Setup(setup::Options),
+    /// Run every test, in tiers with a time budget each.
+    Test(tiers::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Setup(options) => setup::main(&options),
+        Task::Test(options) => tiers::main(&options),
+    };
+    report(outcome)
+}
+
+/// True is success, false a failure that has already been told.
+fn report(outcome: Result<bool, Error>) -> ExitCode {
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Our answers against those of outside judges.
+
+pub mod cases;

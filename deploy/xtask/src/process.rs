@@ -1,0 +1,263 @@
+//! Programs with a deadline, whose output is kept.
+
+use crate::Error;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What to show of a program's output while it runs. All of it is kept in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// Nothing.
+    Nothing,
+    /// Lines that say that a test was skipped.
+    Skips,
+    /// Standard error, as it comes.
+    Errors,
+    /// Everything, as it comes.
+    All,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself.
+    Exit(ExitStatus),
+    /// It was stopped, with all that it had started, at its deadline.
+    Deadline,
+}
+
+/// A program's output and end.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+    /// How it ended.
+    pub end: End,
+    /// Wall-clock time.
+    pub took: Duration,
+}
+
+impl Outcome {
+    /// Whether it ended by itself with status 0.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        matches!(self.end, End::Exit(status) if status.success())
+    }
+
+    /// The end in words.
+    #[must_use]
+    pub fn end_in_words(&self) -> String {
+        match self.end {
+            End::Exit(status) => status.to_string(),
+            End::Deadline => format!("stopped at its deadline of {} s", self.took.as_secs()),
+        }
+    }
+}
+
+/// Runs a program without standard input until it ends, or until `limit` has passed.
+///
+/// # Errors
+/// When it cannot be started; a bad end is an [`Outcome`].
+pub fn run(command: &mut Command, limit: Duration, show: Show) -> Result<Outcome, Error> {
+    let start = Instant::now();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|source| Error::Start {
+            program: command.get_program().to_string_lossy().into_owned(),
+            source,
+            cure: "is it installed and on PATH?",
+        })?;
+    let stdout = child.stdout.take().map(|pipe| {
+        gather(pipe, move |line| {
+            if show == Show::All {
+                print!("{line}");
+            }
+        })
+    });
+    let stderr = child.stderr.take().map(|pipe| {
+        gather(pipe, move |line| {
+            if matches!(show, Show::All | Show::Errors)
+                || (show == Show::Skips && line.starts_with(SKIPPED))
+            {
+                let _ = std::io::stderr().write_all(line.as_bytes());
+            }
+        })
+    });
+    let end = wait(&mut child, start + limit)?;
+    let took = start.elapsed();
+    Ok(Outcome {
+        stdout: joined(stdout),
+        stderr: joined(stderr),
+        end,
+        took,
+    })
+}
+
+/// As [`run`], and a bad end is an error that carries the output.
+pub fn run_well(command: &mut Command, limit: Duration, show: Show) -> Result<Outcome, Error> {
+    let outcome = run(command, limit, show)?;
+    if outcome.is_success() {
+        return Ok(outcome);
+    }
+    Err(Error::Failed {
+        program: in_words(command),
+        status: outcome.end_in_words(),
+        output: format!("{}{}", outcome.stdout, outcome.stderr),
+    })
+}
+
+/// A command as one would type it.
+#[must_use]
+pub fn in_words(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn gather(
+    pipe: impl Read + Send + 'static,
+    each: impl Fn(&str) + Send + 'static,
+) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(pipe);
+        let mut all = String::new();
+        let mut line = Vec::new();
+        // A read error ends the stream as its end does: the exit status tells the rest.
+        while reader
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|count| count > 0)
+        {
+            let text = String::from_utf8_lossy(&line);
+            each(&text);
+            all.push_str(&text);
+            line.clear();
+        }
+        all
+    })
+}
+
+fn joined(reader: Option<JoinHandle<String>>) -> String {
+    reader
+        .and_then(|reader| reader.join().ok())
+        .unwrap_or_default()
+}
+
+fn wait(child: &mut Child, deadline: Instant) -> Result<End, Error> {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ok(End::Exit(status)),
+            Ok(None) if Instant::now() >= deadline => {
+                stop(child);
+                return Ok(End::Deadline);
+            }
+            Ok(None) => std::thread::sleep(POLL),
+            Err(source) => return Err(Error::file("wait", source)),
+        }
+    }
+}
+
+/// Kills a program and all that it started: a test binary that cargo started outlives cargo.
+fn stop(child: &mut Child) {
+    let family = descendants(child.id());
+    let _ = child.kill();
+    let ids = family.iter().map(u32::to_string);
+    // Failure means that they have ended already.
+    let _ = Command::new("kill")
+        .arg("-9")
+        .args(ids)
+        .stderr(Stdio::null())
+        .status();
+    let _ = child.wait();
+}
+
+/// Process ids of all descendants, read from /proc.
+fn descendants(ancestor: u32) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pairs: Vec<(u32, u32)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let id = entry.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            // The second field is a name in parentheses and may hold spaces.
+            let parent = stat
+                .rsplit_once(')')?
+                .1
+                .split_whitespace()
+                .nth(1)?
+                .parse()
+                .ok()?;
+            Some((id, parent))
+        })
+        .collect();
+    let mut family = vec![ancestor];
+    let mut next = 0;
+    while let Some(&parent) = family.get(next) {
+        let children = pairs
+            .iter()
+            .filter(|(_, of)| *of == parent)
+            .map(|(id, _)| *id);
+        family.extend(children);
+        next += 1;
+    }
+    family.remove(0);
+    family
+}
+
+/// Whether the effective user is root.
+#[must_use]
+pub fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// How a line that announces a skipped test begins.
+pub const SKIPPED: &str = "SKIPPED ";
+const POLL: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, limit_ms: u64) -> Outcome {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        run(&mut command, Duration::from_millis(limit_ms), Show::Nothing).unwrap()
+    }
+
+    #[test]
+    fn output_and_status_are_kept() {
+        let outcome = shell("echo out; echo err >&2; exit 3", 10_000);
+        assert_eq!(
+            (outcome.stdout.as_str(), outcome.stderr.as_str()),
+            ("out\n", "err\n")
+        );
+        assert!(!outcome.is_success());
+    }
+
+    #[test]
+    fn the_deadline_ends_a_program_and_its_children() {
+        let outcome = shell("echo before; sh -c 'sleep 600; true'; true", 200);
+        assert_eq!(outcome.end, End::Deadline);
+        // Reading to the end proves that the grandchildren, who hold the pipe, are gone too.
+        assert_eq!(outcome.stdout, "before\n");
+        assert!(outcome.took < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let mut command = Command::new("no-such-program-anywhere");
+        let error = run(&mut command, Duration::from_secs(1), Show::Nothing).unwrap_err();
+        assert!(error.to_string().contains("no-such-program-anywhere"));
+    }
+}

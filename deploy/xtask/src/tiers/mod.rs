@@ -1,0 +1,279 @@
+//! `cargo xtask test`: every test, in tiers with a time budget each, and a table at the end.
+
+mod binaries;
+mod counts;
+
+use crate::process::{self, Outcome, Show};
+use crate::table::Table;
+use crate::{Error, repository, setup};
+use binaries::Binary;
+use counts::Counts;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Arguments of `cargo xtask test`.
+#[derive(clap::Args, Debug)]
+pub struct Options {
+    /// Tiers to run; all of them when none is named.
+    #[arg(value_enum)]
+    tiers: Vec<Tier>,
+    /// Multiply every time budget, for machines slower than two idle cores.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    budget_scale: u32,
+}
+
+/// A group of checks with a time budget of its own. The order is that of running: cheapest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Tier {
+    /// rustfmt and clippy.
+    Lint,
+    /// Compiles every test binary; the tiers below run them.
+    Build,
+    /// The shape of the house: arrows, unsafe code, sizes, documents.
+    Structure,
+    /// Unit, property and model tests.
+    Unit,
+    /// Examples in documentation.
+    Docs,
+    /// Tests against other programs over a network, in namespaces of their own.
+    Peers,
+}
+
+impl Tier {
+    const ALL: [Self; 6] = [
+        Self::Lint,
+        Self::Build,
+        Self::Structure,
+        Self::Unit,
+        Self::Docs,
+        Self::Peers,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Lint => "lint",
+            Self::Build => "build",
+            Self::Structure => "structure",
+            Self::Unit => "unit",
+            Self::Docs => "docs",
+            Self::Peers => "peers",
+        }
+    }
+
+    /// On two cores from an empty target folder, with room to spare.
+    fn budget(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Lint => 300,
+            Self::Build => 600,
+            Self::Structure => 60,
+            Self::Unit => 420,
+            Self::Docs => 180,
+            Self::Peers => 480,
+        })
+    }
+
+    /// Which tier runs a test binary: the name of its target says so.
+    fn of(binary: &Binary) -> Self {
+        match binary.target.as_str() {
+            "structure" => Self::Structure,
+            target if target.starts_with("peer_") => Self::Peers,
+            _ => Self::Unit,
+        }
+    }
+}
+
+/// `cargo xtask test`.
+pub fn main(options: &Options) -> Result<bool, Error> {
+    let root = repository::root();
+    prepare(&root)?;
+    let mut chosen = if options.tiers.is_empty() {
+        Tier::ALL.to_vec()
+    } else {
+        options.tiers.clone()
+    };
+    if chosen
+        .iter()
+        .any(|tier| matches!(tier, Tier::Structure | Tier::Unit | Tier::Peers))
+    {
+        chosen.push(Tier::Build);
+    }
+    chosen.sort();
+    chosen.dedup();
+
+    let mut run = Run {
+        root,
+        scale: options.budget_scale,
+        binaries: Vec::new(),
+    };
+    let mut table = Table::new(&["tier", "passed", "failed", "skipped", "seconds", "budget"]);
+    let mut all = Counts::default();
+    for tier in chosen {
+        println!("== {}", tier.name());
+        let (counts, took) = run.tier(tier)?;
+        table.row([
+            tier.name().to_owned(),
+            counts.passed.to_string(),
+            counts.failed.to_string(),
+            counts.skipped.to_string(),
+            took.as_secs().to_string(),
+            run.budget(tier).as_secs().to_string(),
+        ]);
+        all += counts;
+    }
+    println!("\n{table}");
+    if all.skipped > 0 {
+        println!("{} skipped, each with its reason above", all.skipped);
+    }
+    println!("{} passed, {} failed", all.passed, all.failed);
+    Ok(all.failed == 0)
+}
+
+/// Installs what is missing where that is possible, and says what will be skipped where not.
+fn prepare(root: &std::path::Path) -> Result<(), Error> {
+    let missing = setup::Missing::find(root)?;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if process::is_root() {
+        return missing.install(root);
+    }
+    println!(
+        "not root, and these are missing, so tests that need them will be skipped: {}",
+        missing.in_words()
+    );
+    Ok(())
+}
+
+struct Run {
+    root: PathBuf,
+    scale: u32,
+    binaries: Vec<Binary>,
+}
+
+impl Run {
+    fn budget(&self, tier: Tier) -> Duration {
+        tier.budget() * self.scale
+    }
+
+    fn tier(&mut self, tier: Tier) -> Result<(Counts, Duration), Error> {
+        let start = Instant::now();
+        let deadline = start + self.budget(tier);
+        let counts = match tier {
+            Tier::Lint => self.lint(deadline)?,
+            Tier::Build => self.build(deadline)?,
+            Tier::Docs => self.docs(deadline)?,
+            Tier::Structure | Tier::Unit | Tier::Peers => self.tests(tier, deadline)?,
+        };
+        Ok((counts, start.elapsed()))
+    }
+
+    fn cargo(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(cargo());
+        command.current_dir(&self.root).args(words);
+        command
+    }
+
+    fn lint(&self, deadline: Instant) -> Result<Counts, Error> {
+        let mut counts = Counts::default();
+        let checks: [&[&str]; 2] = [
+            &["fmt", "--all", "--check"],
+            &[
+                "clippy",
+                "--quiet",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ],
+        ];
+        for words in checks {
+            let mut command = self.cargo(words);
+            let outcome = process::run(&mut command, left(deadline), Show::All)?;
+            counts += Counts::of_check(&command, &outcome);
+        }
+        Ok(counts)
+    }
+
+    fn build(&mut self, deadline: Instant) -> Result<Counts, Error> {
+        let words = [
+            "test",
+            "--workspace",
+            "--no-run",
+            "--message-format=json-render-diagnostics",
+        ];
+        let mut command = self.cargo(&words);
+        let outcome = process::run(&mut command, left(deadline), Show::Errors)?;
+        self.binaries = binaries::parse(&outcome.stdout)?;
+        Ok(Counts::of_check(&command, &outcome))
+    }
+
+    fn docs(&self, deadline: Instant) -> Result<Counts, Error> {
+        let mut command = self.cargo(&["test", "--quiet", "--workspace", "--doc"]);
+        let outcome = process::run(&mut command, left(deadline), Show::Skips)?;
+        Ok(told("doc tests", &outcome))
+    }
+
+    fn tests(&self, tier: Tier, deadline: Instant) -> Result<Counts, Error> {
+        let mut counts = Counts::default();
+        for binary in self
+            .binaries
+            .iter()
+            .filter(|binary| Tier::of(binary) == tier)
+        {
+            let mut command = binary.command(&cargo());
+            if tier == Tier::Peers {
+                // They share the machine's two cores with their peers.
+                command.arg("--test-threads=1");
+            }
+            let outcome = process::run(&mut command, left(deadline), Show::Skips)?;
+            counts += told(&binary.in_words(), &outcome);
+        }
+        Ok(counts)
+    }
+}
+
+/// Counts a test program's tests, and shows its output when it failed.
+fn told(name: &str, outcome: &Outcome) -> Counts {
+    let counts = Counts::of_tests(outcome);
+    let seconds = outcome.took.as_secs_f64();
+    println!(
+        "{name}: {} passed, {} failed, {seconds:.1} s",
+        counts.passed, counts.failed
+    );
+    if counts.failed > 0 {
+        println!(
+            "{}\n{}\n{name}: {}",
+            outcome.stdout,
+            outcome.stderr,
+            outcome.end_in_words()
+        );
+    }
+    counts
+}
+
+fn left(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}
+
+/// The cargo that started us, else the one on `PATH`.
+fn cargo() -> std::ffi::OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_run_fits_its_time() {
+        let all: Duration = Tier::ALL.iter().map(|tier| tier.budget()).sum();
+        assert!(all <= Duration::from_secs(45 * 60), "{all:?}");
+    }
+
+    #[test]
+    fn the_order_is_that_of_the_table() {
+        assert!(Tier::ALL.is_sorted());
+    }
+}
