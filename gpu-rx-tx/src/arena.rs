@@ -50,7 +50,8 @@ pub struct Arena {
     used: Mutex<u64>,
 }
 
-// SAFETY: the mapping is plain memory that stays until drop; all shared access goes through ring::memory.
+// SAFETY: the mapping is plain memory that stays until drop; all shared access goes through
+// ring::memory.
 unsafe impl Send for Arena {}
 // SAFETY: as for Send; the cursor is behind a mutex.
 unsafe impl Sync for Arena {}
@@ -64,8 +65,8 @@ impl Arena {
         Self::map(bytes, location, None)
     }
 
-    /// Like [`Arena::new`], but over a memory file that other processes can map: see [`Arena::file`]. The
-    /// file is sealed against shrinking and growing.
+    /// Like [`Arena::new`], but over a memory file that other processes can map: see
+    /// [`Arena::file`]. The file is sealed against shrinking and growing.
     ///
     /// # Errors
     /// [`ArenaError::Map`] with the system's reason.
@@ -151,7 +152,8 @@ impl Arena {
         })
     }
 
-    /// Cuts `bytes` off, aligned to `alignment` (a power of two up to 4096). Zeroed unless written since.
+    /// Cuts `bytes` off, aligned to `alignment` (a power of two up to 4096). Zeroed unless written
+    /// since.
     ///
     /// # Errors
     /// [`ArenaError::Exhausted`] or [`ArenaError::Alignment`].
@@ -196,7 +198,8 @@ impl Arena {
         self.location
     }
 
-    /// Whether the memory only stands for its location: host memory in the place of device or pinned memory.
+    /// Whether the memory only stands for its location: host memory in the place of device or
+    /// pinned memory.
     pub fn emulated(&self) -> bool {
         self.emulated
     }

@@ -1,7 +1,9 @@
 //! Memory arenas and the executors that run kernels.
 //!
-//! Invariant: memory outlives what runs on it: kernels and services hold [`arena::Arena`]s by `Arc`.
-//! Invariant: the host never touches a packet on a kernel's way; services are the NIC's side of a ring.
+//! Invariant: memory outlives what runs on it: kernels and services hold [`arena::Arena`]s by
+//! `Arc`.
+//! Invariant: the host never touches a packet on a kernel's way; services are the NIC's side of a
+//! ring.
 
 pub mod arena;
 pub mod service;

@@ -1,6 +1,7 @@
 //! Network interfaces behind one trait: software NIC, AF_XDP, memif.
 //!
-//! Invariant: a queue leaves this crate as one block of plain data ([`QueuePair`]); kernels drive it alone.
+//! Invariant: a queue leaves this crate as one block of plain data ([`QueuePair`]); kernels drive
+//! it alone.
 //! Invariant: nothing falls back silently; what was chosen and why is in [`Nic::choices`].
 
 pub mod caps;
@@ -45,8 +46,8 @@ pub trait Nic: Send {
     /// Its queues; the blocks stay valid until the NIC is dropped.
     fn queues(&self) -> &[QueuePair];
 
-    /// The host's part (device model, kick proxy, control socket), to be polled while kernels run. Given
-    /// out once; later calls return nothing.
+    /// The host's part (device model, kick proxy, control socket), to be polled while kernels run.
+    /// Given out once; later calls return nothing.
     fn take_services(&mut self) -> Vec<Box<dyn Service>>;
 
     /// What was counted so far.

@@ -52,7 +52,7 @@ drop_reasons! {
     Jumbogram "jumbogram" "an IPv6 jumbogram, which is not supported";
     ExtensionOrder "extension_order" "an IPv6 hop-by-hop header that is not the first";
     ExtensionCount "extension_count" "more IPv6 extension headers than the parser follows";
-    ExtensionOption "extension_option" "an option of an IPv6 extension header has an illegal length";
+    ExtensionOption "extension_option" "an IPv6 extension header's option has an illegal length";
     FragmentRange "fragment_range" "a fragment that reaches past 65535 bytes";
     UdpLength "udp_length" "the UDP length is below 8 or larger than the datagram";
     TcpDataOffset "tcp_data_offset" "the TCP data offset is below 20 bytes or past the datagram";

@@ -4,8 +4,9 @@ use core::fmt;
 
 /// An address in the address space of the code that runs the rings.
 ///
-/// It is a number, not a pointer: holding one gives no right to read. The only code that turns it into
-/// an access is [`crate::memory`], on behalf of a queue whose memory the host promised at set-up.
+/// It is a number, not a pointer: holding one gives no right to read. The only code that turns it
+/// into an access is [`crate::memory`], on behalf of a queue whose memory the host promised at
+/// set-up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct DeviceAddress(u64);

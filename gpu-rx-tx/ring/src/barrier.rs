@@ -1,8 +1,8 @@
 //! Barriers named by purpose.
 //!
-//! An order is a pair: each use names its partner in a comment, `// pairs with: …`. The scope is a property
-//! of the queue: [`Scope::Gpu`] when both ends run on one GPU, [`Scope::System`] when the NIC, the
-//! host or a peer is the other end. On a CPU both are the same fence.
+//! An order is a pair: each use names its partner in a comment, `// pairs with: …`. The scope is a
+//! property of the queue: [`Scope::Gpu`] when both ends run on one GPU, [`Scope::System`] when the
+//! NIC, the host or a peer is the other end. On a CPU both are the same fence.
 #![cfg_attr(
     target_arch = "nvptx64",
     expect(
@@ -29,8 +29,8 @@ pub fn before_publish(scope: Scope) {
     fence(scope);
 }
 
-/// The doorbell record is written: let it be seen before the doorbell that follows. The partner is the
-/// NIC's read of the record after the doorbell.
+/// The doorbell record is written: let it be seen before the doorbell that follows. The partner is
+/// the NIC's read of the record after the doorbell.
 #[inline(always)]
 pub fn before_doorbell(scope: Scope) {
     fence(scope);

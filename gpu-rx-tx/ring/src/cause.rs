@@ -3,7 +3,10 @@
 use core::fmt;
 
 macro_rules! causes {
-    ($($(#[$doc:meta])* $name:ident = $value:literal, $status:literal, $syndrome:literal, $text:literal;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident = $value:literal, $status:literal, $syndrome:literal, $text:literal;
+    )*) => {
         /// Why an operation or a wait ended without its value.
         ///
         /// The words are those that users of verbs know: [`Cause::wc_status`] is the number of
@@ -21,7 +24,8 @@ macro_rules! causes {
                 match number { $($value => Some(Self::$name),)* _ => None }
             }
 
-            /// The number of `enum ibv_wc_status` that says the same (21, general error, where none does).
+            /// The number of `enum ibv_wc_status` that says the same (21, general error, where none
+            /// does).
             pub const fn wc_status(self) -> u32 {
                 match self { $(Self::$name => $status,)* }
             }

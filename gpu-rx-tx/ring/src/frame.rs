@@ -11,7 +11,8 @@ bitflags! {
     pub struct SegmentFlags: u32 {
         /// The frame goes on in the next segment.
         const MORE = 1;
-        /// Not readable: an error completion, or a descriptor that points outside the queue's memory.
+        /// Not readable: an error completion, or a descriptor that points outside the queue's
+        /// memory.
         const FAULT = 2;
     }
 }
@@ -20,7 +21,8 @@ bitflags! {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Segment {
-    /// First byte. Within the queue's memory, or [`DeviceAddress::NULL`] with [`SegmentFlags::FAULT`].
+    /// First byte. Within the queue's memory, or [`DeviceAddress::NULL`] with
+    /// [`SegmentFlags::FAULT`].
     pub address: DeviceAddress,
     /// Bytes of the frame in this piece.
     pub length: u32,
@@ -89,8 +91,8 @@ bitflags! {
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     #[repr(transparent)]
     pub struct PostFlags: u32 {
-        /// Report the completion of this slot (selective signalling). Formats that report every slot
-        /// ignore it; an error is always reported.
+        /// Report the completion of this slot (selective signalling). Formats that report every
+        /// slot ignore it; an error is always reported.
         const SIGNAL = 1;
         /// Fill in the IPv4 header checksum.
         const OFFLOAD_L3 = 2;

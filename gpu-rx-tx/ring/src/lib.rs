@@ -1,8 +1,10 @@
 //! Queue formats behind common verbs, and the shared vocabulary of the house.
 //!
 //! Invariant: `no_std`, no allocation, no panic on data from a peer; knows nothing of protocols.
-//! Invariant: only `memory` turns an address into an access, and only after `attach` got the queue's promise.
-//! Invariant: indices are 64 bits wide outside this crate; formats narrow them here and nowhere else.
+//! Invariant: only `memory` turns an address into an access, and only after `attach` got the
+//! queue's promise.
+//! Invariant: indices are 64 bits wide outside this crate; formats narrow them here and nowhere
+//! else.
 #![no_std]
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch))]
 

@@ -1,12 +1,13 @@
 //! Raw access to memory that the NIC, the host or another warp may touch at the same time.
 //!
-//! Everything that turns a [`DeviceAddress`] into an access stands here: volatile and atomic loads and
-//! stores, copies, and read-modify-write atomics with an explicit order and scope. On the GPU these are
-//! `ld`/`st` in the generic space; read-modify-write goes through assembly because the compiler drops
-//! order and scope of the portable form.
+//! Everything that turns a [`DeviceAddress`] into an access stands here: volatile and atomic loads
+//! and stores, copies, and read-modify-write atomics with an explicit order and scope. On the GPU
+//! these are `ld`/`st` in the generic space; read-modify-write goes through assembly because the
+//! compiler drops order and scope of the portable form.
 //!
-//! Every function is unsafe with the same contract, called *the queue's promise* elsewhere: the bytes lie in
-//! live memory that was given to the queue at set-up, and the address is a multiple of the access's size.
+//! Every function is unsafe with the same contract, called *the queue's promise* elsewhere: the
+//! bytes lie in live memory that was given to the queue at set-up, and the address is a multiple of
+//! the access's size.
 #![expect(unsafe_code, reason = "the one place where addresses become accesses")]
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -99,7 +100,8 @@ plain_access!(
     AtomicU64
 );
 
-/// Loads 16 aligned bytes. May tear against a concurrent writer: only for bytes whose turn it is ours.
+/// Loads 16 aligned bytes. May tear against a concurrent writer: only for bytes whose turn it is
+/// ours.
 ///
 /// # Safety
 /// The queue's promise, and no other agent writes the bytes until the lease or slot ends.
@@ -152,7 +154,8 @@ pub unsafe fn copy_in(bytes: &[u8], to: DeviceAddress) {
     unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) }
 }
 
-/// Adds to a counter that other warps add to as well: relaxed order, scope of the GPU. Returns the old value.
+/// Adds to a counter that other warps add to as well: relaxed order, scope of the GPU. Returns the
+/// old value.
 ///
 /// # Safety
 /// The queue's promise, see the module's text.
@@ -161,7 +164,8 @@ pub unsafe fn fetch_add_u64(address: DeviceAddress, value: u64) -> u64 {
     #[cfg(target_arch = "nvptx64")]
     {
         let old: u64;
-        // SAFETY: live, aligned memory by the caller's promise; the instruction touches nothing else.
+        // SAFETY: live, aligned memory by the caller's promise; the instruction touches nothing
+        // else.
         unsafe {
             core::arch::asm!(
                 "atom.add.relaxed.gpu.u64 {old}, [{address}], {value};",
@@ -188,7 +192,8 @@ pub unsafe fn fetch_or_u32(address: DeviceAddress, value: u32) -> u32 {
     #[cfg(target_arch = "nvptx64")]
     {
         let old: u32;
-        // SAFETY: live, aligned memory by the caller's promise; the instruction touches nothing else.
+        // SAFETY: live, aligned memory by the caller's promise; the instruction touches nothing
+        // else.
         unsafe {
             core::arch::asm!(
                 "atom.or.acq_rel.gpu.b32 {old}, [{address}], {value};",
@@ -214,7 +219,8 @@ pub unsafe fn fetch_and_u32(address: DeviceAddress, value: u32) -> u32 {
     #[cfg(target_arch = "nvptx64")]
     {
         let old: u32;
-        // SAFETY: live, aligned memory by the caller's promise; the instruction touches nothing else.
+        // SAFETY: live, aligned memory by the caller's promise; the instruction touches nothing
+        // else.
         unsafe {
             core::arch::asm!(
                 "atom.and.acq_rel.gpu.b32 {old}, [{address}], {value};",

@@ -1,4 +1,5 @@
-//! Counters of who did what: they stand where the action happens, and reports are made from them alone.
+//! Counters of who did what: they stand where the action happens, and reports are made from them
+//! alone.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

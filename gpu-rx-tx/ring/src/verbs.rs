@@ -1,12 +1,13 @@
 //! The verbs that every queue format offers to the code that drives it.
 //!
-//! The implementations are plain data, copied into every lane of a warp. Methods marked *one lane* are called by
-//! a single lane after the warp has met; the rest may be called by every lane with an index of its own.
-//! Indices run free in 64 bits and are narrowed only here, behind the verbs.
+//! The implementations are plain data, copied into every lane of a warp. Methods marked *one lane*
+//! are called by a single lane after the warp has met; the rest may be called by every lane with an
+//! index of its own. Indices run free in 64 bits and are narrowed only here, behind the verbs.
 //!
 //! Receive: `produced` or `owned` → `segment`, `meta` → (`exchange`) → `refill` → `release`.
-//! Transmit: `buffer` → (`exchange`) → `write` → `publish` → `ring`; `completions` or `completion` → `recycle` →
-//! `retire`. Leases, credits, bounds and waits stand above these, in the device crate.
+//! Transmit: `buffer` → (`exchange`) → `write` → `publish` → `ring`; `completions` or `completion`
+//! → `recycle` → `retire`. Leases, credits, bounds and waits stand above these, in the device
+//! crate.
 #![expect(
     unsafe_code,
     reason = "attaching carries the promise that a queue's memory is live"
@@ -31,7 +32,8 @@ pub struct Completion {
 pub trait Receive: Copy {
     /// The format's number.
     const FORMAT: Format;
-    /// Whether each entry says by a phase that it is ready (`owned`), or one index does (`produced`).
+    /// Whether each entry says by a phase that it is ready (`owned`), or one index does
+    /// (`produced`).
     const PHASED: bool;
     /// Whether a frame's pieces lie in one slot (as parts) or in consecutive slots.
     const SCATTER: bool;
@@ -43,19 +45,20 @@ pub trait Receive: Copy {
     ///
     /// # Safety
     /// *The queue's promise*: every address in the block points to live memory of the right size,
-    /// which stays so for as long as the value is used, and nobody else drives this half of the queue.
+    /// which stays so for as long as the value is used, and nobody else drives this half of the
+    /// queue.
     unsafe fn attach(block: &QueueBlock) -> Result<Self, Cause>;
 
     /// Slots; a power of two.
     fn depth(&self) -> u32;
 
-    /// Names the memory that the queue's buffers come from. Buffers can be exchanged between queues of
-    /// equal pools; 0 matches nothing.
+    /// Names the memory that the queue's buffers come from. Buffers can be exchanged between queues
+    /// of equal pools; 0 matches nothing.
     fn pool(&self) -> u64;
 
-    /// Unless `PHASED`: every slot before the result is ready. `near` is an index that is at most one depth behind.
-    /// The load acquires. pairs with: the producer's publish.
-    /// A peer that misbehaves can cause any result; the caller checks the distance.
+    /// Unless `PHASED`: every slot before the result is ready. `near` is an index that is at most
+    /// one depth behind. The load acquires. pairs with: the producer's publish. A peer that
+    /// misbehaves can cause any result; the caller checks the distance.
     fn produced(&self, near: u64) -> u64;
 
     /// If `PHASED`: whether slot `index` is ready. A relaxed look; `observe` orders what follows.
@@ -64,8 +67,8 @@ pub trait Receive: Copy {
     /// After `owned` said yes: what the producer wrote before is read after this.
     fn observe(&self);
 
-    /// Piece `part` of slot `index` (`part` is 0 unless `SCATTER`). Bounds were checked: a piece outside the
-    /// queue's memory comes back with `FAULT`.
+    /// Piece `part` of slot `index` (`part` is 0 unless `SCATTER`). Bounds were checked: a piece
+    /// outside the queue's memory comes back with `FAULT`.
     fn segment(&self, index: u64, part: u32) -> Segment;
 
     /// What the NIC found out about the frame that starts in slot `index`.
@@ -74,13 +77,15 @@ pub trait Receive: Copy {
     /// Why slot `index` is a fault.
     fn fault(&self, index: u64) -> Cause;
 
-    /// Puts another buffer of the same pool into slot `index`; the old one now belongs to the caller.
+    /// Puts another buffer of the same pool into slot `index`; the old one now belongs to the
+    /// caller.
     fn exchange(&self, index: u64, buffer: DeviceAddress);
 
     /// Writes what slot `index` needs to be given back; not yet visible to the producer.
     fn refill(&self, index: u64);
 
-    /// Hands slots back up to `upto`, exclusive. *One lane*, after the warp has met behind `refill`.
+    /// Hands slots back up to `upto`, exclusive. *One lane*, after the warp has met behind
+    /// `refill`.
     fn release(&self, upto: u64) -> Trigger;
 }
 
@@ -112,25 +117,27 @@ pub trait Transmit: Copy {
     /// Gives slot `index`, which is free, another buffer of the same pool. Returns the old one.
     fn exchange(&self, index: u64, buffer: DeviceAddress) -> DeviceAddress;
 
-    /// Writes the descriptor of slot `index`; not yet visible to the consumer. Piece `part` of a frame goes to
-    /// slot `first + part`.
+    /// Writes the descriptor of slot `index`; not yet visible to the consumer. Piece `part` of a
+    /// frame goes to slot `first + part`.
     ///
     /// # Errors
     /// [`Cause::LocalProtection`] if the piece lies outside memory that the queue may read, or the
     /// format cannot express it.
     fn write(&self, index: u64, post: &Post) -> Result<(), Cause>;
 
-    /// Makes slots visible up to `upto`, exclusive. *One lane*, after the warp has met behind `write`.
+    /// Makes slots visible up to `upto`, exclusive. *One lane*, after the warp has met behind
+    /// `write`.
     fn publish(&self, upto: u64);
 
     /// Tells the consumer to look. *One lane*, after `publish`.
     fn ring(&self, upto: u64) -> Trigger;
 
-    /// Unless `PHASED`: completion entries so far. `near` is at most one depth behind. The load acquires.
+    /// Unless `PHASED`: completion entries so far. `near` is at most one depth behind. The load
+    /// acquires.
     fn completions(&self, near: u64) -> u64;
 
-    /// If `PHASED`: completion entry `index`, if it is there; `near` is the first slot not known to be free.
-    /// Orders what follows after it.
+    /// If `PHASED`: completion entry `index`, if it is there; `near` is the first slot not known to
+    /// be free. Orders what follows after it.
     fn completion(&self, index: u64, near: u64) -> Option<Completion>;
 
     /// Unless `PHASED`: takes the buffer of completion entry `index` back into the queue.

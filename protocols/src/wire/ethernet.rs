@@ -1,4 +1,5 @@
-//! Ethernet II and IEEE 802.3 frames. IEEE 802.3-2022 section 3.1; types from IANA "IEEE 802 Numbers".
+//! Ethernet II and IEEE 802.3 frames. IEEE 802.3-2022 section 3.1; types from IANA "IEEE 802
+//! Numbers".
 //!
 //! ```text
 //!  0                   1                   2                   3
