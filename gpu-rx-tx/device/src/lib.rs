@@ -1,1 +1,23 @@
 //! Receive leases, transmit credits, waits and warps for code that runs on a GPU or a CPU.
+//!
+//! Invariant: `no_std`, no allocation, no panic path; knows queues through ring's verbs and nothing
+//! of protocols.
+//! Invariant: everything is generic over [`Simt`] and monomorphised; one source is a GPU kernel, a
+//! CPU loop at width 1, and 32 scheduled lanes in tests.
+//! Invariant: every wait ends with a value, a [`warpwire_ring::Cause`], or at its deadline.
+#![no_std]
+#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, stdarch_nvptx))]
+
+pub mod lockstep;
+#[cfg(target_arch = "nvptx64")]
+pub mod ptx;
+pub mod scalar;
+pub mod shared;
+pub mod simt;
+
+pub use lockstep::{Lockstep, WarpHost};
+#[cfg(target_arch = "nvptx64")]
+pub use ptx::Ptx;
+pub use scalar::{Scalar, ScalarHost};
+pub use shared::{SharedCounter, SharedCounters, SharedWord};
+pub use simt::{Place, Simt};

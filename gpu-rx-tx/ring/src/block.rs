@@ -3,6 +3,7 @@
 use crate::address::DeviceAddress;
 use crate::barrier::Scope;
 use crate::cause::Cause;
+use crate::region::Location;
 
 /// The queue formats. The number is that of [`QueueBlock::format`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -56,8 +57,10 @@ pub struct QueueBlock {
     pub provenance: DeviceAddress,
     /// Receive: the done bitmap, one bit a slot in 32-bit words. Transmit: null.
     pub done: DeviceAddress,
+    /// A [`Location`]: where the frame buffers lie.
+    pub location: u32,
     /// Written as zero.
-    pub reserved: u64,
+    pub reserved: u32,
     /// The format's own part.
     pub body: [u64; 24],
 }
@@ -88,6 +91,12 @@ impl QueueBlock {
             Scope::System
         }
     }
+
+    /// Where the frame buffers lie. A number that names no location counts as ordinary host memory.
+    #[inline(always)]
+    pub fn location(&self) -> Location {
+        Location::from_number(self.location).unwrap_or_default()
+    }
 }
 
 /// Where a receive queue's consumer stands; kept in memory between kernel runs.
@@ -108,8 +117,8 @@ pub struct RxCursor {
     pub too_long: u64,
     /// The last [`Cause`] of a fault, or 0.
     pub last_cause: u32,
-    /// Written as zero.
-    pub reserved: u32,
+    /// 1 while the rest of a frame that is too long is being thrown away, else 0.
+    pub skipping: u32,
 }
 
 /// Where a transmit queue's producer stands; kept in memory between kernel runs.

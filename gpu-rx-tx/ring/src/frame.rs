@@ -28,6 +28,10 @@ pub struct Segment {
     pub length: u32,
     /// Whether the frame goes on, and whether the piece can be read.
     pub flags: SegmentFlags,
+    /// Bytes from `address` on that may be read, at least `length`: up to the end of the slot's
+    /// buffer or of the memory that it lies in. What lies behind `length` has no meaning; it lets
+    /// headers be loaded in whole 16-byte words. 0 with [`SegmentFlags::FAULT`].
+    pub room: u32,
 }
 
 impl Segment {

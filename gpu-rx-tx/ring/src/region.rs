@@ -15,6 +15,19 @@ pub enum Location {
     PageableHost = 3,
 }
 
+impl Location {
+    /// The location with this number, if there is one.
+    #[inline(always)]
+    pub const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::Device),
+            2 => Some(Self::PinnedHost),
+            3 => Some(Self::PageableHost),
+            _ => None,
+        }
+    }
+}
+
 /// A piece of memory: where it starts, how long it is, where it lies, and the key that opens it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
@@ -53,6 +66,19 @@ impl Region {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn locations_come_back() {
+        for location in [
+            Location::Device,
+            Location::PinnedHost,
+            Location::PageableHost,
+        ] {
+            assert_eq!(Location::from_number(location as u32), Some(location));
+        }
+        assert_eq!(Location::from_number(0), None);
+        assert_eq!(Location::from_number(4), None);
+    }
 
     #[test]
     fn bounds_hold_at_the_edges() {

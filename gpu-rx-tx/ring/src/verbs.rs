@@ -78,7 +78,7 @@ pub trait Receive: Copy {
     fn fault(&self, index: u64) -> Cause;
 
     /// Puts another buffer of the same pool into slot `index`; the old one now belongs to the
-    /// caller.
+    /// caller. `buffer` is any address within that buffer: the format finds its start.
     fn exchange(&self, index: u64, buffer: DeviceAddress);
 
     /// Writes what slot `index` needs to be given back; not yet visible to the producer.
@@ -115,6 +115,7 @@ pub trait Transmit: Copy {
     fn buffer(&self, index: u64) -> Buffer;
 
     /// Gives slot `index`, which is free, another buffer of the same pool. Returns the old one.
+    /// `buffer` is any address within that buffer: the format finds its start.
     fn exchange(&self, index: u64, buffer: DeviceAddress) -> DeviceAddress;
 
     /// Writes the descriptor of slot `index`; not yet visible to the consumer. Piece `part` of a
