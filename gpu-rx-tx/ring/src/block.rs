@@ -32,8 +32,8 @@ pub const ABI: u32 = 1;
 
 /// A queue as plain data: 256 bytes that a kernel copies and attaches to.
 ///
-/// The body belongs to the format; see `mlx5::RxBody`, `xdp::RxBody`, `memif::RxBody` and their
-/// `Tx` partners, which are at most 192 bytes each.
+/// The body belongs to the format; see `mlx5::RxBody`, `xdp::RxBody` and their `Tx` partners, and
+/// [`crate::memif::ClientBody`] and [`crate::memif::ServerBody`], which are at most 192 bytes each.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct QueueBlock {

@@ -17,6 +17,7 @@ pub mod block;
 pub mod cause;
 pub mod frame;
 pub mod layout;
+pub mod memif;
 pub mod memory;
 pub mod provenance;
 pub mod region;
