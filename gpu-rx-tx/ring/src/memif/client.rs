@@ -15,7 +15,8 @@ use crate::provenance::Trigger;
 use crate::region::{Location, Region};
 use crate::verbs::{Completion, Receive, Transmit};
 
-/// Receives from a ring server → client: every slot holds an empty buffer of ours until the server filled it.
+/// Receives from a ring server → client: every slot holds an empty buffer of ours until the server
+/// filled it.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientRx {
     ring: Ring,
@@ -77,6 +78,7 @@ impl Receive for ClientRx {
             return Segment {
                 address: DeviceAddress::NULL,
                 length: 0,
+                room: 0,
                 flags: more | SegmentFlags::FAULT,
             };
         }
@@ -84,6 +86,7 @@ impl Receive for ClientRx {
         Segment {
             address: self.pool.region.address.offset(u64::from(offset)),
             length: filled.length,
+            room: self.pool.slot_bytes,
             flags: more,
         }
     }
@@ -119,8 +122,8 @@ impl Receive for ClientRx {
 
     #[inline(always)]
     fn release(&self, upto: u64) -> Trigger {
-        // The head says how many buffers were ever offered: all slots before `upto`, and a lap more.
-        // pairs with: ServerTx::completions
+        // The head says how many buffers were ever offered: all slots before `upto`, and a lap
+        // more. pairs with: ServerTx::completions
         let offered = upto.wrapping_add(u64::from(self.ring.depth()));
         self.ring.set_head(offered as u16);
         Trigger::PolledIndex

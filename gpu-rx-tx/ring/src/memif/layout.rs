@@ -26,7 +26,8 @@ use crate::region::Region;
 /// First word of a ring.
 pub const COOKIE: u32 = 0x03E3_1F20;
 
-/// The deepest ring: half of the index space, so that full and empty differ under any 16-bit distance.
+/// The deepest ring: half of the index space, so that full and empty differ under any 16-bit
+/// distance.
 pub const MAX_DEPTH: u32 = 1 << 15;
 
 bitflags! {
@@ -149,8 +150,8 @@ pub struct ClientBody {
     pub pool_offset: u64,
     /// Number of the region, as announced to the server.
     pub region_number: u64,
-    /// Transmit: the word that asks the host to interrupt the peer. Receive, or if the peer polls for
-    /// ever: null.
+    /// Transmit: the word that asks the host to interrupt the peer. Receive, or if the peer polls
+    /// for ever: null.
     pub kick: DeviceAddress,
 }
 
@@ -160,13 +161,13 @@ pub struct ClientBody {
 pub struct ServerBody {
     /// The ring, a multiple of 16, in the client's memory.
     pub ring: DeviceAddress,
-    /// The client's regions as they are mapped here: a table of [`Region`], by number. A number that the
-    /// client did not announce has length 0.
+    /// The client's regions as they are mapped here: a table of [`Region`], by number. A number
+    /// that the client did not announce has length 0.
     pub regions: DeviceAddress,
     /// Entries of the table.
     pub region_count: u64,
-    /// Transmit: the word that asks the host to interrupt the peer. Receive, or if the peer polls for
-    /// ever: null.
+    /// Transmit: the word that asks the host to interrupt the peer. Receive, or if the peer polls
+    /// for ever: null.
     pub kick: DeviceAddress,
 }
 

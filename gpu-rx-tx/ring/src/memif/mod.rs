@@ -1,6 +1,7 @@
 //! memif 2.0: rings and buffers in memory that two processes share.
 //!
-//! The *client* owns the memory: rings and buffers lie in its regions. Two kinds of ring link the sides:
+//! The *client* owns the memory: rings and buffers lie in its regions. Two kinds of ring link the
+//! sides:
 //!
 //! ```text
 //!                    client → server                      server → client
@@ -8,13 +9,13 @@
 //!  tail moved by     server: frames taken                 server: frames sent
 //! ```
 //!
-//! So each half of each ring is a type of its own: [`ClientTx`] and [`ServerRx`] meet on the first kind,
-//! [`ServerTx`] and [`ClientRx`] on the second. Both indices are 16 bits wide, run free, and lie beside other
-//! words, so they are loaded and stored as 16 bits and never wider.
+//! So each half of each ring is a type of its own: [`ClientTx`] and [`ServerRx`] meet on the first
+//! kind, [`ServerTx`] and [`ClientRx`] on the second. Both indices are 16 bits wide, run free, and
+//! lie beside other words, so they are loaded and stored as 16 bits and never wider.
 //!
-//! Trust: the client knows its own buffers from a private table and reads only flags and length that the
-//! server wrote. The server takes nothing on trust: a descriptor's region, offset and length are checked
-//! against the table of mapped regions on each use.
+//! Trust: the client knows its own buffers from a private table and reads only flags and length
+//! that the server wrote. The server takes nothing on trust: a descriptor's region, offset and
+//! length are checked against the table of mapped regions on each use.
 
 mod client;
 mod layout;
@@ -45,7 +46,8 @@ pub enum Role {
 }
 
 impl Role {
-    /// The role that a memif queue's block was made for; `None` for another format or an unknown layout.
+    /// The role that a memif queue's block was made for; `None` for another format or an unknown
+    /// layout.
     pub fn of(block: &QueueBlock) -> Option<Self> {
         let memif = block.format == Format::Memif as u32;
         match block.layout {

@@ -19,7 +19,8 @@ pub enum RingKind {
     ServerToClient,
 }
 
-/// The layout of a client's one region: all rings, then all buffers, each ring's in the order of its slots.
+/// The layout of a client's one region: all rings, then all buffers, each ring's in the order of
+/// its slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegionPlan {
     /// Rings client → server.
@@ -33,7 +34,8 @@ pub struct RegionPlan {
 }
 
 impl RegionPlan {
-    /// Whether ring depth and buffer size are allowed and every offset fits the 32 bits of a descriptor.
+    /// Whether ring depth and buffer size are allowed and every offset fits the 32 bits of a
+    /// descriptor.
     pub fn is_sound(&self) -> bool {
         let slots = self.rings() * u64::from(self.depth);
         self.depth.is_power_of_two()
@@ -69,12 +71,12 @@ impl RegionPlan {
         self.pool_offset() + number * u64::from(self.slot_bytes)
     }
 
-    /// Writes header and descriptors of a ring, and the private table of its buffers. A ring server →
-    /// client starts with all its buffers offered.
+    /// Writes header and descriptors of a ring, and the private table of its buffers. A ring server
+    /// → client starts with all its buffers offered.
     ///
     /// # Safety
-    /// `region` is live memory of [`Self::bytes`] bytes, aligned to 128, and `table` of `depth` words of
-    /// 32 bits; nobody else reads or writes them yet; the plan is sound and has this ring.
+    /// `region` is live memory of [`Self::bytes`] bytes, aligned to 128, and `table` of `depth`
+    /// words of 32 bits; nobody else reads or writes them yet; the plan is sound and has this ring.
     pub unsafe fn format_ring(
         &self,
         region: DeviceAddress,
@@ -132,8 +134,8 @@ impl RegionPlan {
     }
 }
 
-/// The index of a server's first slot: one lap of the 16-bit indices above zero, so that slots which were
-/// not offered yet can lie behind it.
+/// The index of a server's first slot: one lap of the 16-bit indices above zero, so that slots
+/// which were not offered yet can lie behind it.
 pub const FIRST: u64 = 1 << 16;
 
 /// Where a server's receive cursor starts on a ring whose tail was found at `tail`.

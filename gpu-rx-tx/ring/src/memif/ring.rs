@@ -113,8 +113,8 @@ impl Ring {
 
     /// Tells the host's proxy to interrupt the reader unless it polls. `kick` may be null.
     ///
-    /// Flags are read without a fence after the index was stored, so a reader that unmasks just now can
-    /// be missed here; the proxy looks at flags and index itself and does not miss it.
+    /// Flags are read without a fence after the index was stored, so a reader that unmasks just now
+    /// can be missed here; the proxy looks at flags and index itself and does not miss it.
     #[inline(always)]
     pub(super) fn interrupt(&self, kick: DeviceAddress, upto: u64) -> Trigger {
         if kick.is_null() {

@@ -1,4 +1,5 @@
-//! The server's halves: every buffer is the client's, and every descriptor is checked when it is used.
+//! The server's halves: every buffer is the client's, and every descriptor is checked when it is
+//! used.
 #![expect(
     unsafe_code,
     reason = "attaching carries the promise that a queue's memory is live"
@@ -24,9 +25,9 @@ pub struct ServerRx {
 
 /// Transmits on a ring server → client: a slot is free when the client offered a buffer in it.
 ///
-/// Of `Post`, address and length must lie at the start of the slot's own buffer: the server fills what
-/// it was offered and cannot point elsewhere. A slot whose descriptor turned out to be bad is sent with
-/// length 0, because slots can only go back in order.
+/// Of `Post`, address and length must lie at the start of the slot's own buffer: the server fills
+/// what it was offered and cannot point elsewhere. A slot whose descriptor turned out to be bad is
+/// sent with length 0, because slots can only go back in order.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerTx {
     ring: Ring,
@@ -79,14 +80,16 @@ impl Receive for ServerRx {
             SegmentFlags::empty()
         };
         match self.regions.resolve(&descriptor) {
-            Some(address) => Segment {
+            Some((address, room)) => Segment {
                 address,
                 length: descriptor.length,
+                room,
                 flags: more,
             },
             None => Segment {
                 address: DeviceAddress::NULL,
                 length: 0,
+                room: 0,
                 flags: more | SegmentFlags::FAULT,
             },
         }
@@ -194,8 +197,8 @@ impl Transmit for ServerTx {
 
     #[inline(always)]
     fn completions(&self, near: u64) -> u64 {
-        // The head counts the buffers that were ever offered. The slot one lap before an offer is free.
-        // pairs with: ClientRx::release
+        // The head counts the buffers that were ever offered. The slot one lap before an offer is
+        // free. pairs with: ClientRx::release
         let free = self.ring.head().wrapping_sub(self.ring.depth() as u16);
         widen(near, free)
     }
@@ -213,10 +216,11 @@ impl Transmit for ServerTx {
 }
 
 impl ServerTx {
-    /// Where the buffer that a descriptor offers lies, if it is in bounds and aligned for our stores.
+    /// Where the buffer that a descriptor offers lies, if it is in bounds and aligned for our
+    /// stores.
     #[inline(always)]
     fn offered(&self, descriptor: &Descriptor) -> Option<DeviceAddress> {
-        let address = self.regions.resolve(descriptor)?;
+        let (address, _) = self.regions.resolve(descriptor)?;
         address.is_aligned(16).then_some(address)
     }
 }
@@ -229,9 +233,10 @@ struct Regions {
 }
 
 impl Regions {
-    /// Where a descriptor's bytes lie, if they lie in a region that the client announced.
+    /// Where a descriptor's bytes lie and how many bytes the region has from there on, if they lie
+    /// in a region that the client announced.
     #[inline(always)]
-    fn resolve(&self, descriptor: &Descriptor) -> Option<DeviceAddress> {
+    fn resolve(&self, descriptor: &Descriptor) -> Option<(DeviceAddress, u32)> {
         let number = u32::from(descriptor.region);
         if number >= self.count {
             return None;
@@ -249,7 +254,10 @@ impl Regions {
             key: 0,
             location: Location::PageableHost,
         };
-        region.at(u64::from(descriptor.offset), u64::from(descriptor.length))
+        let offset = u64::from(descriptor.offset);
+        let at = region.at(offset, u64::from(descriptor.length))?;
+        let room = (length - offset).min(u64::from(u32::MAX));
+        Some((at, room as u32))
     }
 }
 

@@ -135,6 +135,7 @@ impl Wire {
             cursor: DeviceAddress::NULL,
             provenance: DeviceAddress::NULL,
             done: DeviceAddress::NULL,
+            location: Location::PageableHost as u32,
             reserved: 0,
             body,
         }
@@ -519,6 +520,8 @@ fn a_server_descriptor_out_of_bounds_is_a_fault_and_no_access() {
         // Region 1 is in the table with length 0: only an empty piece at its start is within it.
         let sound_here = sound || (descriptor.region == 1 && descriptor.length == 0);
         assert_eq!(!segment.fault(), sound_here, "{descriptor:?}");
+        let room = wire.regions[0].length - u64::from(descriptor.offset.min(bytes));
+        assert_eq!(u64::from(segment.room), if sound { room } else { 0 });
         if segment.fault() {
             assert_eq!((segment.address, segment.length), (DeviceAddress::NULL, 0));
             assert_eq!(rx.receive(), Err(Cause::RingCorrupted));
@@ -934,8 +937,8 @@ proptest! {
     }
 }
 
-/// Two threads, a consumer that is slower and now and then holds its frames: nothing is lost, reordered
-/// or changed under a lease.
+/// Two threads, a consumer that is slower and now and then holds its frames: nothing is lost,
+/// reordered or changed under a lease.
 fn across_threads<T: Transmit + Send, R: Receive + Send>(mut tx: Sender<T>, mut rx: Receiver<R>) {
     const FRAMES: u64 = 200_000;
     std::thread::scope(|scope| {
