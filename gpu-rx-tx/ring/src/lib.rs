@@ -22,6 +22,7 @@ pub mod memory;
 pub mod provenance;
 pub mod region;
 pub mod verbs;
+pub mod xdp;
 
 pub use address::DeviceAddress;
 pub use barrier::Scope;
