@@ -6,7 +6,19 @@
 //! CPU loop at width 1, and 32 scheduled lanes in tests.
 //! Invariant: every wait ends with a value, a [`warpwire_ring::Cause`], or at its deadline.
 #![no_std]
-#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, stdarch_nvptx))]
+#![cfg_attr(
+    target_arch = "nvptx64",
+    feature(
+        abi_unadjusted,
+        asm_experimental_arch,
+        link_llvm_intrinsics,
+        stdarch_nvptx
+    ),
+    expect(
+        internal_features,
+        reason = "only intrinsics of the compiler stay out of divergent branches"
+    )
+)]
 
 pub mod lockstep;
 #[cfg(target_arch = "nvptx64")]

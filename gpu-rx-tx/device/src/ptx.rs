@@ -1,7 +1,11 @@
 //! The GPU itself.
+//!
+//! Warp operations are the compiler's own intrinsics, not assembly: the compiler takes assembly for
+//! an ordinary computation that it may copy into both arms of a branch, and lanes of different arms
+//! would never meet. Intrinsics are marked *convergent* and stay where they are.
 #![expect(
     unsafe_code,
-    reason = "warp operations and the clock are instructions that only assembly names"
+    reason = "warp operations and the clock are instructions that only intrinsics name"
 )]
 
 use core::arch::asm;
@@ -37,29 +41,14 @@ impl Simt for Ptx {
 
     #[inline(always)]
     fn ballot(&self, vote: bool) -> u32 {
-        let votes: u32;
         // SAFETY: touches no memory; all lanes are here by the collective contract.
-        unsafe {
-            asm!(
-                "{{ .reg .pred %vote; setp.ne.u32 %vote, {vote}, 0;",
-                "vote.sync.ballot.b32 {votes}, %vote, 0xffffffff; }}",
-                vote = in(reg32) u32::from(vote), votes = out(reg32) votes,
-            );
-        }
-        votes
+        unsafe { vote_ballot_sync(ALL, vote) }
     }
 
     #[inline(always)]
     fn shuffle(&self, value: u32, source: u32) -> u32 {
-        let taken: u32;
         // SAFETY: touches no memory; all lanes are here by the collective contract.
-        unsafe {
-            asm!(
-                "shfl.sync.idx.b32 {taken}, {value}, {source}, 31, 0xffffffff;",
-                taken = out(reg32) taken, value = in(reg32) value, source = in(reg32) source,
-            );
-        }
-        taken
+        unsafe { shfl_sync_idx(ALL, value, source, Self::WIDTH - 1) }
     }
 
     #[inline(always)]
@@ -72,13 +61,13 @@ impl Simt for Ptx {
     #[inline(always)]
     fn sync_warp(&self) {
         // SAFETY: all lanes are here by the collective contract.
-        unsafe { asm!("bar.warp.sync 0xffffffff;") }
+        unsafe { bar_warp_sync(ALL) }
     }
 
     #[inline(always)]
     fn sync_block(&self) {
         // SAFETY: all lanes of the block are here by the collective contract.
-        unsafe { asm!("bar.sync 0;") }
+        unsafe { nvptx::_syncthreads() }
     }
 
     #[inline(always)]
@@ -97,16 +86,23 @@ impl Simt for Ptx {
 
     #[inline(always)]
     fn sum(&self, value: u32) -> u32 {
-        let total: u32;
         // SAFETY: touches no memory; all lanes are here by the collective contract.
-        unsafe {
-            asm!(
-                "redux.sync.add.u32 {total}, {value}, 0xffffffff;",
-                total = out(reg32) total, value = in(reg32) value,
-            );
-        }
-        total
+        unsafe { redux_sync_add(value, ALL) }
     }
+}
+
+/// Every lane takes part.
+const ALL: u32 = u32::MAX;
+
+unsafe extern "unadjusted" {
+    #[link_name = "llvm.nvvm.vote.ballot.sync"]
+    fn vote_ballot_sync(mask: u32, vote: bool) -> u32;
+    #[link_name = "llvm.nvvm.shfl.sync.idx.i32"]
+    fn shfl_sync_idx(mask: u32, value: u32, source: u32, clamp: u32) -> u32;
+    #[link_name = "llvm.nvvm.bar.warp.sync"]
+    fn bar_warp_sync(mask: u32);
+    #[link_name = "llvm.nvvm.redux.sync.add"]
+    fn redux_sync_add(value: u32, mask: u32) -> u32;
 }
 
 #[inline(always)]
