@@ -20,6 +20,7 @@
     )
 )]
 
+pub mod kernel;
 pub mod lockstep;
 #[cfg(target_arch = "nvptx64")]
 pub mod ptx;
@@ -27,6 +28,7 @@ pub mod scalar;
 pub mod shared;
 pub mod simt;
 
+pub use kernel::KernelRow;
 pub use lockstep::{Lockstep, WarpHost};
 #[cfg(target_arch = "nvptx64")]
 pub use ptx::Ptx;

@@ -19,6 +19,11 @@ pub trait WarpHost {
     /// See [`Simt::pause`]: a scheduling point of this lane alone.
     fn pause(&self, lane: u32);
 
+    /// See [`Simt::give_way`]: a scheduling point of this lane alone.
+    fn give_way(&self, lane: u32) {
+        self.pause(lane);
+    }
+
     /// See [`Simt::ballot`]: a lane that has returned counts as `false`.
     fn ballot(&self, lane: u32, vote: bool) -> u32;
 
@@ -87,5 +92,9 @@ impl Simt for Lockstep<'_> {
 
     fn pause(&self) {
         self.host.pause(self.lane);
+    }
+
+    fn give_way(&self) {
+        self.host.give_way(self.lane);
     }
 }

@@ -13,6 +13,11 @@ pub trait ScalarHost {
     /// See [`Simt::pause`]: the scheduling point of the warp's coroutine.
     fn pause(&self);
 
+    /// See [`Simt::give_way`]: a scheduling point of a warp that is busy.
+    fn give_way(&self) {
+        self.pause();
+    }
+
     /// See [`Simt::sync_block`]: returns when every warp of the block that has not returned is
     /// here. What they wrote before is seen after, whichever threads they run on.
     fn sync_block(&self);
@@ -77,5 +82,10 @@ impl Simt for Scalar<'_> {
     #[inline]
     fn pause(&self) {
         self.host.pause();
+    }
+
+    #[inline]
+    fn give_way(&self) {
+        self.host.give_way();
     }
 }

@@ -70,6 +70,12 @@ pub trait Simt {
     /// sleep on the GPU. Not collective.
     fn pause(&self);
 
+    /// Work was done and there may be more: others may have a turn. A scheduling point on the CPU,
+    /// nothing on the GPU. A loop that may find work for ever calls it once a round, so that a
+    /// service on the same thread (a kick proxy, a device model) is not starved. Not collective.
+    #[inline(always)]
+    fn give_way(&self) {}
+
     /// Adds to a counter that many lanes and warps share.
     #[inline(always)]
     fn add(&self, counter: SharedCounter, value: u64) {
