@@ -1,3 +1,7 @@
 //! The `warpwire` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    warpwire::cli::main()
+}

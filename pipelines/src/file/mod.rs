@@ -1,0 +1,196 @@
+//! Pipeline files: reading them, and saying what is wrong with them.
+//!
+//! ```toml
+//! name = "responder"            # for reports; optional
+//! blocks = 1                    # blocks of the kernel; optional
+//! duration = "10s"              # optional
+//!
+//! [nic.left]
+//! open = "xdp:veth0"            # the grammar of NICs
+//! mode = "native"               # any other key is an option of that kind of NIC
+//! addresses = ["10.0.0.2"]      # for stages that answer
+//!
+//! [[receive]]
+//! from = "left"
+//!
+//! [[receive.stage]]
+//! do = "respond"                # one of `warpwire stages`
+//! when = { kind = "arp" }       # only for frames that match; optional, for every stage
+//! ```
+//! A frame passes the stages of its NIC in order until one of them ends its way; a frame that comes out
+//! at the far end is dropped and counted as `unclaimed`.
+
+mod document;
+mod nic;
+mod problem;
+mod receive;
+mod rule;
+mod stage;
+mod values;
+
+use std::path::Path;
+use std::time::Duration;
+
+use toml::de::DeTable;
+use warpwire_core::spec::Spec;
+
+use document::{Document, Section};
+
+pub use nic::NicEntry;
+pub use problem::{Problem, Problems};
+pub use receive::ReceiveEntry;
+pub use stage::StageEntry;
+pub use values::duration;
+
+/// Blocks that one kernel may have.
+pub const MAX_BLOCKS: u32 = 8;
+
+/// Bytes that a pipeline file may have.
+pub const MAX_BYTES: usize = 1 << 20;
+
+/// A pipeline file that was read and found sound.
+#[derive(Clone, Debug)]
+pub struct PipelineFile {
+    /// The name in reports.
+    pub name: String,
+    /// Blocks of each kernel; every block drives queue pairs of its own.
+    pub blocks: u32,
+    /// How long to run; until stopped if absent.
+    pub duration: Option<Duration>,
+    /// The NICs, in the order of the file.
+    pub nics: Vec<NicEntry>,
+    /// What is done with received frames, in the order of the file.
+    pub receives: Vec<ReceiveEntry>,
+}
+
+/// The stages that a file may name, in the order of the kernel's table.
+#[derive(Clone, Copy, Debug)]
+pub struct Catalogue {
+    specs: &'static [&'static Spec],
+}
+
+impl Catalogue {
+    /// The stages of a set.
+    pub const fn new(specs: &'static [&'static Spec]) -> Self {
+        Self { specs }
+    }
+
+    /// What each stage says about itself.
+    pub fn specs(&self) -> &'static [&'static Spec] {
+        self.specs
+    }
+
+    /// The words for the stages.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.specs.iter().map(|spec| spec.name).collect()
+    }
+
+    /// A stage by its word: its place, and what it says about itself.
+    pub fn find(&self, word: &str) -> Option<(u32, &'static Spec)> {
+        let place = self.specs.iter().position(|spec| spec.name == word)?;
+        let spec = self.specs.get(place)?;
+        Some((u32::try_from(place).ok()?, spec))
+    }
+}
+
+impl PipelineFile {
+    /// Reads and checks a file without touching any hardware.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it; a file that cannot be read counts as one problem in line 1.
+    pub fn load(path: &Path, catalogue: &Catalogue) -> Result<Self, Problems> {
+        let file = path.display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&file, &text, catalogue),
+            Err(error) => Err(Problems {
+                file,
+                list: vec![Problem {
+                    line: 1,
+                    column: 1,
+                    field: "file".to_owned(),
+                    problem: format!("cannot be read: {error}"),
+                    cure: "name a readable file of UTF-8 text".to_owned(),
+                }],
+            }),
+        }
+    }
+
+    /// Reads and checks a file's text; `file` is its name in problems.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn parse(file: &str, text: &str, catalogue: &Catalogue) -> Result<Self, Problems> {
+        let document = Document::new(text);
+        let read = if text.len() > MAX_BYTES {
+            let cure = format!("write at most {MAX_BYTES} bytes");
+            document.note(0..0, "file", format!("has {} bytes", text.len()), cure);
+            None
+        } else {
+            parse_toml(&document, text).map(|table| read(file, &table, &document, catalogue))
+        };
+        match read {
+            Some(pipeline) if document.noted() == 0 => Ok(pipeline),
+            _ => Err(Problems {
+                file: file.to_owned(),
+                list: document.into_problems(),
+            }),
+        }
+    }
+
+    /// A NIC's place by its name.
+    pub fn nic(&self, name: &str) -> Option<usize> {
+        self.nics.iter().position(|nic| nic.name == name)
+    }
+}
+
+fn parse_toml<'t>(document: &Document<'_>, text: &'t str) -> Option<toml::Spanned<DeTable<'t>>> {
+    let error = match DeTable::parse(text) {
+        Ok(table) => return Some(table),
+        Err(error) => error,
+    };
+    let span = error.span().unwrap_or(0..0);
+    let problem = error.message().trim().replace('\n', "; ");
+    document.note(
+        span,
+        "toml",
+        problem,
+        "see toml.io for the syntax".to_owned(),
+    );
+    None
+}
+
+fn read<'d>(
+    file: &str,
+    table: &'d toml::Spanned<DeTable<'d>>,
+    document: &'d Document<'d>,
+    catalogue: &Catalogue,
+) -> PipelineFile {
+    let root = Section::root(document, table);
+    let stem = Path::new(file)
+        .file_stem()
+        .map_or_else(|| file.into(), |stem| stem.to_string_lossy());
+    let name = root.take("name").and_then(|entry| entry.text("a name"));
+    let blocks = root
+        .take("blocks")
+        .and_then(|entry| entry.number(1..=u64::from(MAX_BLOCKS)));
+    let span = root
+        .take("duration")
+        .and_then(|entry| entry.read("a time such as \"10s\", \"500ms\" or \"2m\"", duration));
+    let nics = nic::read_all(&root);
+    let receives = receive::read_all(&root, &nics, catalogue);
+    root.finish();
+    let pipeline = PipelineFile {
+        name: name.map_or_else(|| stem.into_owned(), str::to_owned),
+        blocks: blocks.map_or(1, |blocks| blocks as u32),
+        duration: span,
+        nics,
+        receives,
+    };
+    if document.noted() == 0 {
+        receive::check_queues(&root, &pipeline);
+    }
+    pipeline
+}
+
+#[cfg(test)]
+mod tests;
