@@ -6,6 +6,7 @@
 
 pub mod interop;
 pub mod process;
+pub mod ptx;
 pub mod repository;
 pub mod setup;
 pub mod table;

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use xtask::{Error, setup, tiers};
+use xtask::{Error, ptx, setup, tiers};
 
 /// The project's own tasks.
 #[derive(Parser)]
@@ -18,12 +18,19 @@ enum Task {
     Setup(setup::Options),
     /// Run every test, in tiers with a time budget each.
     Test(tiers::Options),
+    /// Build, lint, assemble and measure the kernels as PTX.
+    Ptx(ptx::Options),
 }
 
 fn main() -> ExitCode {
+    // rustc knows its linker by a path only, so the environment says which of the two we are.
+    if let Some(outcome) = ptx::linker::main() {
+        return report(outcome.map(|()| true));
+    }
     let outcome = match Arguments::parse().task {
         Task::Setup(options) => setup::main(&options),
         Task::Test(options) => tiers::main(&options),
+        Task::Ptx(options) => ptx::main(&options),
     };
     report(outcome)
 }

@@ -1,0 +1,92 @@
+//! cargo, compiler and our linker: from a crate to PTX.
+
+use super::linker::{FEATURES_VARIABLE, LLVM_VARIABLE};
+use super::{Target, toolchain::Toolchain};
+use crate::process::{self, Show};
+use crate::{Error, repository};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// How to build one crate's PTX.
+#[derive(Clone, Debug)]
+pub struct Build {
+    /// The compiler.
+    pub toolchain: Toolchain,
+    /// Folder of the workspace that holds the crate.
+    pub workspace: PathBuf,
+    /// Name of the package, a cdylib.
+    pub package: String,
+    /// Features of the package.
+    pub features: Vec<String>,
+    /// Folder for build products.
+    pub target_folder: PathBuf,
+    /// The `xtask` binary, which is the linker too.
+    pub linker: PathBuf,
+}
+
+impl Build {
+    /// For the product's kernels, with this program as the linker.
+    pub fn of_kernels(root: &Path) -> Result<Self, Error> {
+        Ok(Self {
+            toolchain: Toolchain::find()?,
+            workspace: root.to_path_buf(),
+            package: "warpwire-kernels".into(),
+            features: Vec::new(),
+            target_folder: repository::target(root).join("ptx"),
+            linker: std::env::current_exe().map_err(|source| Error::file("xtask", source))?,
+        })
+    }
+
+    /// Builds for one target; the path of the PTX.
+    pub fn ptx(&self, target: Target) -> Result<PathBuf, Error> {
+        // A folder for each target: core is compiled once for each and then stays.
+        let folder = self.target_folder.join(target.to_string());
+        let mut command = Command::new(&self.toolchain.cargo);
+        command
+            .current_dir(&self.workspace)
+            .args(["rustc", "--quiet", "--locked", "--lib"]);
+        command.args([
+            "--package",
+            &self.package,
+            "--crate-type",
+            "cdylib",
+            "--profile",
+            "ptx",
+        ]);
+        command.arg(format!("--features={}", self.features.join(",")));
+        command.args(["--target", "nvptx64-nvidia-cuda", "-Zbuild-std=core"]);
+        command.arg("--target-dir").arg(&folder);
+        let linker = self.linker.display();
+        command
+            .env("RUSTC", &self.toolchain.rustc)
+            .env(
+                "RUSTFLAGS",
+                format!("-C linker={linker} -C target-cpu={target}"),
+            )
+            // The language features of this target are unstable: here alone they are let in.
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env(LLVM_VARIABLE, &self.toolchain.llvm)
+            .env(FEATURES_VARIABLE, target.features());
+        for inherited in INHERITED {
+            command.env_remove(inherited);
+        }
+        process::run_well(&mut command, LIMIT, Show::Nothing)?;
+        let name = self.package.replace('-', "_");
+        Ok(folder
+            .join("nvptx64-nvidia-cuda/ptx")
+            .join(format!("{name}.ptx")))
+    }
+}
+
+/// What `cargo run` and `cargo test` set for us, and this other cargo must not take for its own.
+const INHERITED: [&str; 5] = [
+    "CARGO",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CARGO_TARGET_DIR",
+    "RUSTC_WRAPPER",
+    "RUSTUP_TOOLCHAIN",
+];
+
+/// The first build compiles core: a minute on two idle cores.
+const LIMIT: Duration = Duration::from_secs(600);
