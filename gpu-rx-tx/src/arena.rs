@@ -111,8 +111,8 @@ impl Arena {
         })
     }
 
-    /// Like [`Arena::new`], but over a memory file that other processes can map: see [`Arena::file`]. The
-    /// file is sealed against shrinking and growing.
+    /// Like [`Arena::new`], but over a memory file that other processes can map: see
+    /// [`Arena::file`]. The file is sealed against shrinking and growing.
     ///
     /// # Errors
     /// [`ArenaError::Map`] with the system's reason.
@@ -145,8 +145,8 @@ impl Arena {
 
     /// Maps the memory file of a peer, whole. Everything in it counts as given out.
     ///
-    /// # Errors
-    /// [`ArenaError::Unsealed`] if the peer could shrink it, [`ArenaError::Map`] with the system's reason.
+    /// # Errors [`ArenaError::Unsealed`] if the peer could shrink it, [`ArenaError::Map`] with the
+    /// system's reason.
     pub fn from_file(file: File, location: Location) -> Result<Self, ArenaError> {
         // SAFETY: plain integers; a descriptor that knows no seals answers with an error.
         let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
@@ -248,8 +248,8 @@ impl Arena {
         }
     }
 
-    /// Cuts `bytes` off, aligned to `alignment` (a power of two up to 4096). Zeroed: a piece is given
-    /// out once.
+    /// Cuts `bytes` off, aligned to `alignment` (a power of two up to 4096). Zeroed: a piece is
+    /// given out once.
     ///
     /// # Errors
     /// [`ArenaError::Exhausted`] or [`ArenaError::Alignment`].
@@ -290,8 +290,8 @@ impl Arena {
         Ok(region)
     }
 
-    /// Copies `bytes` to `address`, eight at a time where aligned; others may look meanwhile and see any
-    /// mixture of old and new words.
+    /// Copies `bytes` to `address`, eight at a time where aligned; others may look meanwhile and
+    /// see any mixture of old and new words.
     ///
     /// # Errors
     /// [`ArenaError::Bounds`].
@@ -390,7 +390,8 @@ impl Arena {
         self.location
     }
 
-    /// Whether the memory only stands for its location: host memory in the place of device or pinned memory.
+    /// Whether the memory only stands for its location: host memory in the place of device or
+    /// pinned memory.
     pub fn emulated(&self) -> bool {
         self.emulated
     }

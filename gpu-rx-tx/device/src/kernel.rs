@@ -11,9 +11,9 @@ use crate::scalar::Scalar;
 /// [`warpwire_ring::Cause`] that ended them.
 ///
 /// # Safety of a call
-/// *The kernel's promise*: the address is that of a parameter block whose layout `layout` names; the
-/// block and all memory that it points to stay live until the function returned or was unwound; the
-/// promises of all queues, words and counters in it hold.
+/// *The kernel's promise*: the address is that of a parameter block whose layout `layout` names;
+/// the block and all memory that it points to stay live until the function returned or was unwound;
+/// the promises of all queues, words and counters in it hold.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelRow {
     /// The name of the entry point, as in the PTX.

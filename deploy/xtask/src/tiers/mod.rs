@@ -3,9 +3,9 @@
 mod binaries;
 mod counts;
 
-use crate::process::{self, Outcome, Show};
+use crate::process::{self, Outcome, SKIPPED, Show};
 use crate::table::Table;
-use crate::{Error, repository, setup};
+use crate::{Error, ptx, repository, setup};
 use binaries::Binary;
 use counts::Counts;
 use std::path::PathBuf;
@@ -36,6 +36,8 @@ pub enum Tier {
     Unit,
     /// Examples in documentation.
     Docs,
+    /// Kernels as PTX: built, linted, assembled, measured, and the committed one fresh.
+    Ptx,
     /// Tests against other programs over a network, in namespaces of their own.
     Peers,
 }
@@ -57,6 +59,7 @@ impl Tier {
             Self::Structure => "structure",
             Self::Unit => "unit",
             Self::Docs => "docs",
+            Self::Ptx => "ptx",
             Self::Peers => "peers",
         }
     }
@@ -69,6 +72,7 @@ impl Tier {
             Self::Structure => 60,
             Self::Unit => 420,
             Self::Docs => 180,
+            Self::Ptx => 480,
             Self::Peers => 480,
         })
     }
@@ -77,6 +81,7 @@ impl Tier {
     fn of(binary: &Binary) -> Self {
         match binary.target.as_str() {
             "structure" => Self::Structure,
+            "ptx" => Self::Ptx,
             target if target.starts_with("peer_") => Self::Peers,
             _ => Self::Unit,
         }
@@ -164,6 +169,7 @@ impl Run {
             Tier::Build => self.build(deadline)?,
             Tier::Docs => self.docs(deadline)?,
             Tier::Structure | Tier::Unit | Tier::Peers => self.tests(tier, deadline)?,
+            Tier::Ptx => self.ptx(deadline)?,
         };
         Ok((counts, start.elapsed()))
     }
@@ -213,6 +219,32 @@ impl Run {
         let mut command = self.cargo(&["test", "--quiet", "--workspace", "--doc"]);
         let outcome = process::run(&mut command, left(deadline), Show::Skips)?;
         Ok(told("doc tests", &outcome))
+    }
+
+    /// The way from Rust to PTX on a fixture, then the product's kernels.
+    fn ptx(&self, deadline: Instant) -> Result<Counts, Error> {
+        let mut counts = self.tests(Tier::Ptx, deadline)?;
+        counts += self.own(&["ptx", "--check"], deadline)?;
+        if let Err(lack) = ptx::toolchain::Toolchain::find() {
+            // As root, set-up has run: then there is no excuse.
+            if process::is_root() {
+                return Err(lack);
+            }
+            println!("{SKIPPED}ptx: {lack}");
+            counts.skipped += 1;
+            return Ok(counts);
+        }
+        counts += self.own(&["ptx", "--no-write"], deadline)?;
+        Ok(counts)
+    }
+
+    /// Another task of this program, as a check.
+    fn own(&self, words: &[&str], deadline: Instant) -> Result<Counts, Error> {
+        let program = std::env::current_exe().map_err(|source| Error::file("xtask", source))?;
+        let mut command = Command::new(program);
+        command.current_dir(&self.root).args(words);
+        let outcome = process::run(&mut command, left(deadline), Show::All)?;
+        Ok(Counts::of_check(&command, &outcome))
     }
 
     fn tests(&self, tier: Tier, deadline: Instant) -> Result<Counts, Error> {
