@@ -1,7 +1,7 @@
 //! The `warpwire` command, a file each subcommand.
 //!
-//! Exit codes: 0 all went well; 1 something failed while it ran; 2 the words on the command line or a
-//! pipeline file are wrong.
+//! Exit codes: 0 all went well; 1 something failed while it ran; 2 the words on the command line or
+//! a pipeline file are wrong.
 
 mod check;
 mod stages;

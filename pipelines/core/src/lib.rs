@@ -1,7 +1,9 @@
 //! Packet stages and the kernels made of them.
 //!
-//! Invariant: `no_std`, no allocation, no panic path: the same source is a GPU kernel and a CPU thread.
-//! Invariant: a stage is one file: what it says about itself ([`spec::Spec`]), its arguments, its code.
+//! Invariant: `no_std`, no allocation, no panic path: the same source is a GPU kernel and a CPU
+//! thread.
+//! Invariant: a stage is one file: what it says about itself ([`spec::Spec`]), its arguments, its
+//! code.
 //! Invariant: what the host writes for a kernel is repr(C) and compared by a layout hash at launch.
 #![no_std]
 

@@ -1,8 +1,8 @@
 //! What a stage says about itself: its name, its fields in a pipeline file, its counters.
 //!
-//! A stage's file holds its [`Spec`] beside its code. The host reads pipeline files by it, packs the
-//! arguments, names what is wrong with its words, and prints its counters; so a new stage needs no
-//! line of host code.
+//! A stage's file holds its [`Spec`] beside its code. The host reads pipeline files by it, packs
+//! the arguments, names what is wrong with its words, and prints its counters; so a new stage needs
+//! no line of host code.
 
 /// A stage as a pipeline file and a report see it.
 #[derive(Debug)]

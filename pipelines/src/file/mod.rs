@@ -17,8 +17,8 @@
 //! do = "respond"                # one of `warpwire stages`
 //! when = { kind = "arp" }       # only for frames that match; optional, for every stage
 //! ```
-//! A frame passes the stages of its NIC in order until one of them ends its way; a frame that comes out
-//! at the far end is dropped and counted as `unclaimed`.
+//! A frame passes the stages of its NIC in order until one of them ends its way; a frame that comes
+//! out at the far end is dropped and counted as `unclaimed`.
 
 mod document;
 mod nic;
@@ -96,8 +96,8 @@ impl Catalogue {
 impl PipelineFile {
     /// Reads and checks a file without touching any hardware.
     ///
-    /// # Errors
-    /// Everything that is wrong with it; a file that cannot be read counts as one problem in line 1.
+    /// # Errors Everything that is wrong with it; a file that cannot be read counts as one problem
+    /// in line 1.
     pub fn load(path: &Path, catalogue: &Catalogue) -> Result<Self, Problems> {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {

@@ -6,8 +6,8 @@ use crate::spec::{CounterSpec, Field, FieldKind, Given, Outcome, Spec};
 
 /// Checks the IPv4 header checksum, the TCP, UDP or ICMP checksum and the RoCEv2 ICRC.
 ///
-/// A TCP or UDP checksum that holds nothing but the pseudo-header sum is how a local Linux peer hands
-/// over a frame whose checksum its NIC was to fill in: it passes, and is counted.
+/// A TCP or UDP checksum that holds nothing but the pseudo-header sum is how a local Linux peer
+/// hands over a frame whose checksum its NIC was to fill in: it passes, and is counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Verify;
 
