@@ -20,18 +20,35 @@
     )
 )]
 
+pub mod area;
+pub mod batch;
+mod completion;
+mod forward;
 pub mod kernel;
 pub mod lockstep;
+pub mod piece;
 #[cfg(target_arch = "nvptx64")]
 pub mod ptx;
+mod queue;
+pub mod reader;
+pub mod receive;
 pub mod scalar;
 pub mod shared;
 pub mod simt;
+pub mod transmit;
+pub mod wait;
 
+pub use area::Area;
+pub use batch::{Batch, MAX_BATCH};
 pub use kernel::KernelRow;
 pub use lockstep::{Lockstep, WarpHost};
+pub use piece::Piece;
 #[cfg(target_arch = "nvptx64")]
 pub use ptx::Ptx;
+pub use reader::{Frame, Lease, Lent, Reader};
+pub use receive::Receiver;
 pub use scalar::{Scalar, ScalarHost};
 pub use shared::{SharedCounter, SharedCounters, SharedWord};
 pub use simt::{Place, Simt};
+pub use transmit::{Claim, Sender};
+pub use wait::{Heartbeat, Wait, wait_until};

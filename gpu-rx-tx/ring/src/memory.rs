@@ -121,6 +121,20 @@ pub unsafe fn store_quad(address: DeviceAddress, value: Quad) {
     unsafe { core::ptr::write(address.value() as *mut Quad, value) }
 }
 
+/// Asks for the cache line at `address` to be fetched while other work is done. A hint: any address
+/// is allowed, and none is accessed. Does nothing on the GPU.
+#[inline(always)]
+pub fn prefetch(address: DeviceAddress) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch never faults, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.value() as *const i8) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
 /// Copies `length` bytes between two pieces of memory that do not overlap.
 ///
 /// # Safety

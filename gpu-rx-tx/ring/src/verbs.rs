@@ -111,6 +111,9 @@ pub trait Transmit: Copy {
     /// Names the memory that the buffers come from, see [`Receive::pool`].
     fn pool(&self) -> u64;
 
+    /// Most pieces that a frame may have.
+    fn max_parts(&self) -> u32;
+
     /// The buffer of slot `index`, which is free.
     fn buffer(&self, index: u64) -> Buffer;
 

@@ -151,6 +151,11 @@ impl Transmit for ClientTx {
     }
 
     #[inline(always)]
+    fn max_parts(&self) -> u32 {
+        self.ring.depth()
+    }
+
+    #[inline(always)]
     fn buffer(&self, index: u64) -> Buffer {
         let offset = self.pool.offset(self.ring.slot(index));
         Buffer {

@@ -144,6 +144,11 @@ impl Transmit for ServerTx {
         0
     }
 
+    #[inline(always)]
+    fn max_parts(&self) -> u32 {
+        self.ring.depth()
+    }
+
     /// The buffer that the client offered; address null and capacity 0 if its descriptor is bad.
     #[inline(always)]
     fn buffer(&self, index: u64) -> Buffer {

@@ -203,6 +203,11 @@ impl Transmit for Tx {
     }
 
     #[inline(always)]
+    fn max_parts(&self) -> u32 {
+        MAX_PARTS.min(self.depth())
+    }
+
+    #[inline(always)]
     fn buffer(&self, index: u64) -> Buffer {
         // SAFETY: the queue's promise; the table has an entry for every slot.
         let address = unsafe { memory::load_u64(self.buffer_entry(index)) };

@@ -135,6 +135,11 @@ impl Transmit for TxQueue {
         self.body.umem.pool
     }
 
+    #[inline(always)]
+    fn max_parts(&self) -> u32 {
+        self.body.max_parts
+    }
+
     /// The slot's chunk without its headroom; empty if the kernel completed a chunk that is none.
     #[inline(always)]
     fn buffer(&self, index: u64) -> Buffer {

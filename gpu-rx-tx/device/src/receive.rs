@@ -1,0 +1,563 @@
+//! Receiving: batches of whole frames under a lease, given back in order.
+#![expect(
+    unsafe_code,
+    reason = "attaching carries the promise that a queue's memory is live"
+)]
+
+use warpwire_ring::{Cause, Location, Meta, QueueBlock, Receive, RxCursor};
+
+use crate::area::Area;
+use crate::batch::{Batch, Look, MAX_BATCH, Marks, Verdict, low};
+use crate::piece::Piece;
+use crate::reader::{Frame, Lent, Reader};
+use crate::simt::Simt;
+use crate::wait::{Wait, wait_until};
+
+/// The driver of a receive queue: one warp has it, each lane a copy, all copies equal.
+///
+/// ```text
+///   released          head              produced
+///  ────┬────────────────┬───────────────────┬──────────
+///  NIC │ lent: batches  │ ready: not looked │ NIC's
+///      │ and leases     │ at yet            │
+/// ```
+///
+/// `peek` or `wait` takes a batch; `frame` reads it; `release` gives it back whole, or `lend`
+/// splits it into leases that any warp gives back one by one. Whatever the order, slots go back to
+/// the NIC in order and never while they are lent. Unread memory is never handed out: a batch is a
+/// contiguous prefix of what has arrived, and made of whole frames.
+#[derive(Clone, Copy)]
+pub struct Receiver<R> {
+    reader: Reader<R>,
+    cursor: RxCursor,
+    /// The producer's index when it was last looked at.
+    produced: u64,
+    /// Slots that a frame may have.
+    limit: u32,
+    /// Calls that the counters do not know of yet.
+    calls: u32,
+    /// Whether done bits may be set between `released` and `head`.
+    scattered: bool,
+    /// Whether the peer broke the ring.
+    corrupted: bool,
+}
+
+impl<R: Receive> Receiver<R> {
+    /// Attaches to a queue and goes on where its cursor stands.
+    ///
+    /// # Errors
+    /// [`Cause::LayoutMismatch`] if the block is not of this format, direction, version or layout,
+    /// or one of its words is missing or not aligned; [`Cause::RingCorrupted`] if the cursor is
+    /// impossible.
+    ///
+    /// # Safety
+    /// *The queue's promise*, see [`Receive::attach`].
+    pub unsafe fn attach(block: &QueueBlock) -> Result<Self, Cause> {
+        // SAFETY: passed on.
+        let reader: Reader<R> = unsafe { Reader::attach(block) }?;
+        let cursor = reader.queue.restore();
+        let depth = reader.queue.depth();
+        let lent = cursor.head.wrapping_sub(cursor.released);
+        if lent > u64::from(depth) {
+            return Err(Cause::RingCorrupted);
+        }
+        Ok(Self {
+            reader,
+            cursor,
+            produced: cursor.head,
+            limit: depth.min(MAX_BATCH),
+            calls: 0,
+            scattered: lent > 0,
+            corrupted: false,
+        })
+    }
+
+    /// Drops frames that take more than `slots` slots, instead of more than a batch may hold.
+    /// Counted in [`RxCursor::too_long`].
+    #[must_use]
+    pub fn limit_frames(self, slots: u32) -> Self {
+        let limit = slots.clamp(1, self.reader.queue.depth().min(MAX_BATCH));
+        Self { limit, ..self }
+    }
+
+    /// The reading half.
+    #[inline(always)]
+    pub const fn reader(&self) -> &Reader<R> {
+        &self.reader
+    }
+
+    /// Where the queue stands, and what it has counted.
+    #[inline(always)]
+    pub const fn cursor(&self) -> &RxCursor {
+        &self.cursor
+    }
+
+    /// Slots that are lent now.
+    #[inline(always)]
+    pub const fn lent(&self) -> u64 {
+        self.cursor.head.wrapping_sub(self.cursor.released)
+    }
+
+    /// *Collective.* Writes the cursor to its place in memory: for the host that watches, and for
+    /// the kernel that attaches next.
+    #[inline]
+    pub fn save<S: Simt>(&mut self, simt: &S) {
+        if simt.is_leader() {
+            self.reader.queue.store(&self.cursor);
+            let counters = self.reader.queue.provenance();
+            counters.device_calls.add(u64::from(self.calls));
+        }
+        self.calls = 0;
+        simt.sync_warp();
+    }
+
+    /// *Collective.* Takes what has arrived, without waiting: up to `max` slots and up to
+    /// [`MAX_BATCH`], of whole frames. Only a first frame that has more slots by itself makes the
+    /// batch longer than `max`. An empty batch says that no whole frame has arrived, or `max` is 0.
+    ///
+    /// Frames at fault are in the batch, so that their slots go back, but cannot be read; they are
+    /// counted here with their cause, as are frames and bytes.
+    ///
+    /// # Errors
+    /// [`Cause::RingCorrupted`] if the peer's index is impossible; from then on always.
+    #[inline]
+    pub fn peek<S: Simt>(&mut self, simt: &S, max: u32) -> Result<Batch, Cause> {
+        self.calls += 1;
+        if self.scattered {
+            self.collect(simt);
+        }
+        let wanted = max.min(self.reader.queue.depth()).min(MAX_BATCH);
+        if wanted == 0 {
+            return Ok(Batch::EMPTY);
+        }
+        let ready = self.ready(simt, wanted)?;
+        if ready == 0 {
+            return Ok(Batch::EMPTY);
+        }
+        let (marks, bytes) = self.scan(simt, ready);
+        if (marks.more | marks.fault) == 0 && self.cursor.skipping == 0 {
+            return Ok(self.take(ready, ready, 0, bytes, Marks::default()));
+        }
+        self.peek_frames(simt, wanted, ready, marks)
+    }
+
+    /// *Collective.* [`Receiver::peek`] that waits: returns as soon as a whole frame has arrived.
+    /// `max` is at least 1, or nothing ever arrives.
+    ///
+    /// # Errors
+    /// [`Cause::RingCorrupted`], or one of [`wait_until`].
+    #[inline]
+    pub fn wait<S: Simt>(&mut self, simt: &S, max: u32, wait: &Wait) -> Result<Batch, Cause> {
+        wait_until(simt, wait, || match self.peek(simt, max) {
+            Ok(batch) if batch.is_empty() => None,
+            result => Some(result),
+        })?
+    }
+
+    /// The frame that starts in the `i`-th slot of a batch; `None` if none does, or it cannot be
+    /// read. Not collective: each lane asks for its own.
+    #[inline(always)]
+    pub fn frame<'a>(&self, batch: &'a Batch, i: u32) -> Option<Frame<'a>> {
+        self.reader.frame(batch, i)
+    }
+
+    /// What the NIC found out about a frame.
+    #[inline(always)]
+    pub fn meta(&self, frame: &Frame<'_>) -> Meta {
+        self.reader.meta(frame)
+    }
+
+    /// Piece `index` of a frame, see [`Reader::piece`].
+    #[inline(always)]
+    pub fn piece<'a>(&self, frame: &Frame<'a>, index: u32) -> Option<Piece<'a>> {
+        self.reader.piece(frame, index)
+    }
+
+    /// Copies a frame's bytes across its pieces, see [`Reader::copy_out`].
+    #[inline]
+    pub fn copy_out(&self, frame: &Frame<'_>, offset: u32, into: &mut [u8]) -> usize {
+        self.reader.copy_out(frame, offset, into)
+    }
+
+    /// *Collective.* Gives a whole batch back. Cheap in the order of `peek`; a batch out of order
+    /// goes back when those before it have.
+    #[inline]
+    pub fn release<S: Simt>(&mut self, simt: &S, batch: Batch) {
+        self.calls += 1;
+        if batch.slots > 0 {
+            self.hand_back(simt, batch.first, batch.slots);
+        }
+    }
+
+    /// *Collective.* Splits a batch into leases of single frames, which any warp may give back in
+    /// any order. `peek` collects what came back. Slots that cannot be read go back at once.
+    #[inline]
+    pub fn lend<S: Simt>(&mut self, simt: &S, batch: Batch) -> Lent {
+        self.calls += 1;
+        let mut i = simt.lane();
+        while i < batch.slots && batch.marks.fault != 0 {
+            if batch.marks.fault >> i & 1 != 0 {
+                self.reader
+                    .queue
+                    .set_done(batch.first.wrapping_add(u64::from(i)));
+            }
+            i += S::WIDTH;
+        }
+        self.scattered |= batch.slots > 0;
+        simt.sync_warp();
+        Lent {
+            first: batch.first,
+            slots: batch.slots,
+            marks: batch.marks,
+        }
+    }
+
+    /// Puts the batch that was taken last back unread: the next `peek` sees its frames again. Its
+    /// frames, bytes and faults no longer count.
+    ///
+    /// # Errors
+    /// The batch, if another one was taken after it.
+    #[inline]
+    pub fn put_back(&mut self, batch: Batch) -> Result<(), Batch> {
+        if batch.slots == 0 {
+            return Ok(());
+        }
+        let end = batch.first.wrapping_add(u64::from(batch.slots));
+        if end != self.cursor.head {
+            return Err(batch);
+        }
+        self.cursor.head = batch.first;
+        self.cursor.frames = self.cursor.frames.wrapping_sub(u64::from(batch.frames));
+        self.cursor.bytes = self.cursor.bytes.wrapping_sub(u64::from(batch.bytes));
+        self.cursor.faults = self.cursor.faults.wrapping_sub(u64::from(batch.faults));
+        Ok(())
+    }
+
+    /// *Collective.* Copies a frame from byte `skip` on to `offset` of an area, by the whole warp:
+    /// 16 bytes a lane where both lie alike. All lanes name the same frame. Returns how many bytes.
+    ///
+    /// # Errors
+    /// [`Cause::LocalLength`] if the area is too short; then nothing was copied.
+    #[inline]
+    pub fn gather<S: Simt>(
+        &mut self,
+        simt: &S,
+        frame: &Frame<'_>,
+        skip: u32,
+        area: &Area,
+        offset: u64,
+    ) -> Result<u32, Cause> {
+        self.calls += 1;
+        let total = frame.length().saturating_sub(skip);
+        let to = area.piece(offset, total).ok_or(Cause::LocalLength)?;
+        let mut skip = skip;
+        let mut done = 0u32;
+        let mut index = 0;
+        while done < total
+            && let Some(piece) = self.reader.piece(frame, index)
+        {
+            let there = piece.length().saturating_sub(skip);
+            let count = there.min(total - done);
+            if let (Some(from), Some(to)) = (piece.part(skip, count), to.part(done, count)) {
+                spread_copy(simt, &from, &to);
+                done += count;
+            }
+            skip = skip.saturating_sub(piece.length());
+            index += 1;
+        }
+        if simt.is_leader() {
+            let counters = self.reader.queue.provenance();
+            let inside = self.reader.queue.location == Location::Device
+                && area.location() == Location::Device;
+            if inside {
+                counters.bytes_copied_device.add(u64::from(done));
+            } else {
+                counters.bytes_copied_host.add(u64::from(done));
+            }
+        }
+        simt.sync_warp();
+        Ok(done)
+    }
+
+    /// *Collective.* Gives leases that came back to the NIC, in order, up to the first that is
+    /// still out. `peek` does so by itself; a warp that does not peek for long calls this.
+    #[inline]
+    pub fn collect<S: Simt>(&mut self, simt: &S) {
+        let queue = self.reader.queue;
+        let per_word = queue.depth().min(32);
+        let mut upto = self.cursor.released;
+        while upto != self.cursor.head {
+            // Lane 0 looks for all, so that all lanes come to the same end.
+            // pairs with: Reader::give_back
+            let (word, bit) = queue.done(upto);
+            let word = simt.shuffle(word, 0);
+            simt.sync_warp();
+            let lent = self.cursor.head.wrapping_sub(upto);
+            let run = ((word >> bit).trailing_ones()).min(lent.min(32) as u32);
+            if run == 0 {
+                break;
+            }
+            if simt.is_leader() {
+                queue.clear_done(upto, (low(run) as u32) << bit);
+            }
+            self.refill(simt, upto, run);
+            upto = upto.wrapping_add(u64::from(run));
+            if bit + run < per_word {
+                break;
+            }
+        }
+        if upto != self.cursor.released {
+            self.advance(simt, upto);
+        }
+        self.scattered = upto != self.cursor.head;
+    }
+
+    /// Frames of several slots, frames at fault, and frames that are too long.
+    #[cold]
+    #[inline]
+    fn peek_frames<S: Simt>(
+        &mut self,
+        simt: &S,
+        wanted: u32,
+        ready: u32,
+        marks: Marks,
+    ) -> Result<Batch, Cause> {
+        let (mut ready, mut marks) = (ready, marks);
+        let mut window = wanted.min(self.limit);
+        ready = ready.min(window);
+        let mut rounds = 0;
+        while ready > 0 && rounds < MAX_ROUNDS {
+            let look = Look {
+                marks,
+                ready,
+                window,
+                limit: self.limit,
+                wanted,
+                skipping: self.cursor.skipping != 0,
+            };
+            match look.judge() {
+                Verdict::Take {
+                    slots,
+                    frames,
+                    faults,
+                    marks: taken,
+                } => {
+                    if faults > 0 {
+                        let bad = u64::from((look.marks.fault & low(slots)).trailing_zeros());
+                        let cause = self
+                            .reader
+                            .queue
+                            .ring
+                            .fault(self.cursor.head.wrapping_add(bad));
+                        self.cursor.last_cause = cause as u32;
+                    }
+                    let bytes = self.bytes(simt, slots, taken.fault);
+                    return Ok(self.take(slots, frames - faults, faults, bytes, taken));
+                }
+                Verdict::Wait => return Ok(Batch::EMPTY),
+                Verdict::Widen => window = self.limit,
+                Verdict::Discard {
+                    slots,
+                    starts,
+                    goes_on,
+                } => {
+                    self.cursor.too_long += u64::from(starts);
+                    self.cursor.skipping = u32::from(goes_on);
+                    let first = self.cursor.head;
+                    self.cursor.head = first.wrapping_add(u64::from(slots));
+                    self.hand_back(simt, first, slots);
+                }
+            }
+            ready = self.ready(simt, window)?;
+            marks = self.scan(simt, ready).0;
+            rounds += 1;
+        }
+        Ok(Batch::EMPTY)
+    }
+
+    #[inline(always)]
+    fn take(&mut self, slots: u32, frames: u32, faults: u32, bytes: u32, marks: Marks) -> Batch {
+        let first = self.cursor.head;
+        self.cursor.head = first.wrapping_add(u64::from(slots));
+        self.cursor.frames = self.cursor.frames.wrapping_add(u64::from(frames));
+        self.cursor.bytes = self.cursor.bytes.wrapping_add(u64::from(bytes));
+        self.cursor.faults = self.cursor.faults.wrapping_add(u64::from(faults));
+        Batch {
+            first,
+            slots,
+            frames,
+            bytes,
+            faults,
+            marks,
+        }
+    }
+
+    /// Slots from the head on that are ready, up to `window`. The same number in every lane.
+    #[inline(always)]
+    fn ready<S: Simt>(&mut self, simt: &S, window: u32) -> Result<u32, Cause> {
+        if R::PHASED {
+            return Ok(self.ready_by_phase(simt, window));
+        }
+        let mut there = self.produced.wrapping_sub(self.cursor.head);
+        if there < u64::from(window) {
+            self.look(simt)?;
+            there = self.produced.wrapping_sub(self.cursor.head);
+        }
+        Ok(there.min(u64::from(window)) as u32)
+    }
+
+    /// Looks at the producer's index: one lane for all, one load for a batch.
+    #[inline(always)]
+    fn look<S: Simt>(&mut self, simt: &S) -> Result<(), Cause> {
+        let ring = &self.reader.queue.ring;
+        let mut seen = self.produced;
+        if simt.is_leader() {
+            // pairs with: the producer's publish
+            seen = ring.produced(self.produced);
+        }
+        seen = simt.shuffle_u64(seen, 0);
+        // What lane 0 acquired is seen by all lanes after this.
+        simt.sync_warp();
+        let out = seen.wrapping_sub(self.cursor.released);
+        self.corrupted |= out > u64::from(self.reader.queue.depth());
+        if self.corrupted {
+            self.cursor.last_cause = Cause::RingCorrupted as u32;
+            return Err(Cause::RingCorrupted);
+        }
+        self.produced = seen;
+        Ok(())
+    }
+
+    /// Each lane looks at the phase of a slot of its own; what counts is the prefix without a gap.
+    #[inline(always)]
+    fn ready_by_phase<S: Simt>(&self, simt: &S, window: u32) -> u32 {
+        let ring = &self.reader.queue.ring;
+        let free = u64::from(self.reader.queue.depth()).wrapping_sub(self.lent());
+        let window = window.min(free.min(u64::from(MAX_BATCH)) as u32);
+        let mut ready = 0;
+        while ready < window {
+            let i = ready + simt.lane();
+            let index = self.cursor.head.wrapping_add(u64::from(i));
+            let votes = simt.ballot(i < window && ring.owned(index));
+            let run = votes.trailing_ones();
+            ready += run;
+            if run < S::WIDTH {
+                break;
+            }
+        }
+        if ready > 0 {
+            // pairs with: the producer's write of the phase
+            ring.observe();
+            simt.sync_warp();
+        }
+        ready
+    }
+
+    /// What the descriptors of the `ready` slots from the head on say, and the bytes of their
+    /// frames.
+    #[inline(always)]
+    fn scan<S: Simt>(&self, simt: &S, ready: u32) -> (Marks, u32) {
+        let mut marks = Marks::default();
+        let mut bytes = 0u32;
+        let mut base = 0;
+        while base < ready {
+            let i = base + simt.lane();
+            let index = self.cursor.head.wrapping_add(u64::from(i));
+            let (mut more, mut fault) = (false, false);
+            if i < ready {
+                let segment = self.reader.queue.ring.segment(index, 0);
+                fault = segment.fault();
+                let mut length = Some(segment.length);
+                if !R::SCATTER {
+                    more = segment.more();
+                } else if segment.more() {
+                    length = self.reader.slot_length(index);
+                }
+                fault |= length.is_none();
+                bytes = bytes.wrapping_add(length.unwrap_or(0));
+                self.reader.queue.piece(&segment).prefetch();
+            }
+            if !R::SCATTER {
+                marks.more |= u64::from(simt.ballot(more)) << base;
+            }
+            marks.fault |= u64::from(simt.ballot(fault)) << base;
+            base += S::WIDTH;
+        }
+        (marks, simt.sum(bytes))
+    }
+
+    /// Bytes of the first `slots` slots from the head on, those marked in `except` left out.
+    #[inline]
+    fn bytes<S: Simt>(&self, simt: &S, slots: u32, except: u64) -> u32 {
+        let mut bytes = 0u32;
+        let mut i = simt.lane();
+        while i < slots {
+            if except >> i & 1 == 0 {
+                let index = self.cursor.head.wrapping_add(u64::from(i));
+                bytes = bytes.wrapping_add(self.reader.slot_bytes(index));
+            }
+            i += S::WIDTH;
+        }
+        simt.sum(bytes)
+    }
+
+    /// Ends the loan of `slots` slots from `first` on.
+    #[inline(always)]
+    fn hand_back<S: Simt>(&mut self, simt: &S, first: u64, slots: u32) {
+        if first == self.cursor.released {
+            self.refill(simt, first, slots);
+            self.advance(simt, first.wrapping_add(u64::from(slots)));
+        } else {
+            let mut i = simt.lane();
+            while i < slots {
+                self.reader.queue.set_done(first.wrapping_add(u64::from(i)));
+                i += S::WIDTH;
+            }
+            self.scattered = true;
+            simt.sync_warp();
+        }
+        if self.scattered {
+            self.collect(simt);
+        }
+    }
+
+    #[inline(always)]
+    fn refill<S: Simt>(&self, simt: &S, first: u64, slots: u32) {
+        let mut i = simt.lane();
+        while i < slots {
+            self.reader
+                .queue
+                .ring
+                .refill(first.wrapping_add(u64::from(i)));
+            i += S::WIDTH;
+        }
+    }
+
+    /// Gives all slots before `upto` to the NIC.
+    #[inline(always)]
+    fn advance<S: Simt>(&mut self, simt: &S, upto: u64) {
+        // All lanes have read and refilled what lane 0 gives back.
+        simt.sync_warp();
+        self.cursor.released = upto;
+        if simt.is_leader() {
+            let trigger = self.reader.queue.ring.release(upto);
+            let counters = self.reader.queue.provenance();
+            counters.triggered(trigger);
+            counters.device_calls.add(u64::from(self.calls));
+        }
+        self.calls = 0;
+    }
+}
+
+/// *Collective.* Copies a piece to another of the same length.
+#[inline(always)]
+fn spread_copy<S: Simt>(simt: &S, from: &Piece<'_>, to: &Piece<'_>) {
+    if S::WIDTH == 1 {
+        from.copy_to(to);
+    } else {
+        from.copy_words(to, from.length(), simt.lane(), S::WIDTH);
+    }
+}
+
+/// Rounds of one `peek` at most: a peer that sends one endless frame cannot hold a warp for ever.
+const MAX_ROUNDS: u32 = 16;
