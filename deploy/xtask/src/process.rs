@@ -3,6 +3,7 @@
 use crate::Error;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -122,6 +123,18 @@ pub fn in_words(command: &Command) -> String {
         .map(|word| word.to_string_lossy())
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// A copy of this program below the target folder. Its own file may be replaced while it runs: by
+/// the build of the tests, for one.
+pub fn own_copy(target: &Path) -> Result<PathBuf, Error> {
+    let copy = target.join("xtask-copy");
+    let fresh = target.join(format!("xtask-copy.{}", std::process::id()));
+    std::fs::create_dir_all(target).map_err(|source| Error::file(target, source))?;
+    std::fs::copy("/proc/self/exe", &fresh).map_err(|source| Error::file(&fresh, source))?;
+    // A rename also replaces a copy that is running.
+    std::fs::rename(&fresh, &copy).map_err(|source| Error::file(&copy, source))?;
+    Ok(copy)
 }
 
 fn gather(

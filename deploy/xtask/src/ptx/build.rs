@@ -1,6 +1,6 @@
 //! cargo, compiler and our linker: from a crate to PTX.
 
-use super::linker::{FEATURES_VARIABLE, LLVM_VARIABLE};
+use super::linker::{FEATURES_VARIABLE, LLVM_VARIABLE, RECIPE, RECIPE_WORD};
 use super::{Target, toolchain::Toolchain};
 use crate::process::{self, Show};
 use crate::{Error, repository};
@@ -28,13 +28,14 @@ pub struct Build {
 impl Build {
     /// For the product's kernels, with this program as the linker.
     pub fn of_kernels(root: &Path) -> Result<Self, Error> {
+        let target_folder = repository::target(root);
         Ok(Self {
             toolchain: Toolchain::find()?,
             workspace: root.to_path_buf(),
             package: "warpwire-kernels".into(),
             features: Vec::new(),
-            target_folder: repository::target(root).join("ptx"),
-            linker: std::env::current_exe().map_err(|source| Error::file("xtask", source))?,
+            linker: process::own_copy(&target_folder)?,
+            target_folder: target_folder.join("ptx"),
         })
     }
 
@@ -57,6 +58,10 @@ impl Build {
         command.arg(format!("--features={}", self.features.join(",")));
         command.args(["--target", "nvptx64-nvidia-cuda", "-Zbuild-std=core"]);
         command.arg("--target-dir").arg(&folder);
+        // A change of the recipe must link anew; cargo does not look into linkers.
+        command
+            .arg("--")
+            .arg(format!("-Clink-arg={RECIPE_WORD}{RECIPE}"));
         let linker = self.linker.display();
         command
             .env("RUSTC", &self.toolchain.rustc)

@@ -21,6 +21,9 @@ pub const FEATURES_VARIABLE: &str = "XTASK_PTX_FEATURES";
 /// What happens between bitcode and PTX; part of the hash of the sources.
 pub const RECIPE: &str = "llvm-link; internalize,globaldce,default<O3>,globaldce; llc -O3";
 
+/// Before the recipe, this makes an argument that only says which one is meant.
+pub const RECIPE_WORD: &str = "--recipe=";
+
 /// Links as rustc asks, if this process was started as a linker.
 pub fn main() -> Option<Result<(), Error>> {
     let llvm = std::env::var_os(LLVM_VARIABLE)?;
@@ -62,6 +65,7 @@ impl Request {
                 "-L" | "--target" => drop(value()?),
                 "--debug" | "--release" => {}
                 level if level.starts_with("-O") => {}
+                recipe if recipe.strip_prefix(RECIPE_WORD) == Some(RECIPE) => {}
                 path if path.ends_with(".rlib") => request.archives.push(word.into()),
                 path if path.ends_with(".o") => request.objects.push(word.into()),
                 other => {

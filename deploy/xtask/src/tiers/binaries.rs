@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A compiled test target.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Binary {
+    package: PathBuf,
     /// Name of the target: the crate, or the file in `tests/`.
     pub(super) target: String,
-    package: PathBuf,
     executable: PathBuf,
 }
 
@@ -26,14 +26,11 @@ impl Binary {
         command
     }
 
-    /// Package folder and target.
-    pub(super) fn in_words(&self) -> String {
-        let package = self
-            .package
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy();
-        format!("{package} {}", self.target)
+    /// Folder of the package in the repository, and the target.
+    pub(super) fn in_words(&self, root: &Path) -> String {
+        let package = self.package.strip_prefix(root).unwrap_or(&self.package);
+        let words = format!("{} {}", package.display(), self.target);
+        words.trim_start().to_owned()
     }
 }
 
@@ -105,6 +102,6 @@ mod tests {
         ];
         let binaries = parse(&lines.join("\n")).unwrap();
         assert_eq!(binaries.len(), 1);
-        assert_eq!(binaries[0].in_words(), "nic peer_ping");
+        assert_eq!(binaries[0].in_words(Path::new("/r")), "nic peer_ping");
     }
 }

@@ -204,6 +204,7 @@ impl Run {
         let mut command = self.cargo(&words);
         let outcome = process::run(&mut command, left(deadline), Show::Errors)?;
         self.binaries = binaries::parse(&outcome.stdout)?;
+        self.binaries.sort();
         Ok(Counts::of_check(&command, &outcome))
     }
 
@@ -232,8 +233,8 @@ impl Run {
 
     /// Another task of this program, as a check.
     fn own(&self, words: &[&str], deadline: Instant) -> Result<Counts, Error> {
-        let program = std::env::current_exe().map_err(|source| Error::file("xtask", source))?;
-        let mut command = Command::new(program);
+        let copy = process::own_copy(&repository::target(&self.root))?;
+        let mut command = Command::new(copy);
         command.current_dir(&self.root).args(words);
         let outcome = process::run(&mut command, left(deadline), Show::All)?;
         Ok(Counts::of_check(&command, &outcome))
@@ -252,7 +253,7 @@ impl Run {
                 command.arg("--test-threads=1");
             }
             let outcome = process::run(&mut command, left(deadline), Show::Skips)?;
-            counts += told(&binary.in_words(), &outcome);
+            counts += told(&binary.in_words(&self.root), &outcome);
         }
         Ok(counts)
     }
