@@ -42,7 +42,7 @@ drop_reasons! {
     NotAtHand "not_at_hand" "the bytes at hand (segment or capture limit) end inside a header";
     HeadersTooLong "headers_too_long" "the headers go past the bytes that the parser may look at";
     TooManyTags "too_many_tags" "more stacked VLAN tags than the parser follows";
-    ArpFormat "arp_format" "ARP for other than Ethernet and IPv4 addresses";
+    ArpFormat "arp_format" "ARP for other than Ethernet and IPv4, or an unknown operation";
     IpVersion "ip_version" "the version nibble disagrees with the Ethernet type";
     Ipv4HeaderLength "ipv4_header_length" "the IPv4 header length is below 20 bytes";
     IpLengthBelowHeader "ip_length_below_header" "the IP length is smaller than the IP header";
@@ -52,7 +52,7 @@ drop_reasons! {
     Jumbogram "jumbogram" "an IPv6 jumbogram, which is not supported";
     ExtensionOrder "extension_order" "an IPv6 hop-by-hop header that is not the first";
     ExtensionCount "extension_count" "more IPv6 extension headers than the parser follows";
-    ExtensionOption "extension_option" "an IPv6 extension header's option has an illegal length";
+    ExtensionOption "extension_option" "an IPv6 extension option has an illegal length";
     FragmentRange "fragment_range" "a fragment that reaches past 65535 bytes";
     UdpLength "udp_length" "the UDP length is below 8 or larger than the datagram";
     TcpDataOffset "tcp_data_offset" "the TCP data offset is below 20 bytes or past the datagram";
@@ -65,6 +65,7 @@ drop_reasons! {
     BthVersion "bth_version" "the transport version of a RoCE packet is not 0";
     BthOpcode "bth_opcode" "a RoCE opcode that is not defined";
     BthLength "bth_length" "a RoCE packet is shorter than its headers, pad and ICRC";
+    AethSyndrome "aeth_syndrome" "an acknowledgement with a reserved syndrome";
     Icrc "icrc" "the invariant CRC of a RoCE packet is wrong";
 }
 

@@ -1,18 +1,17 @@
 //! What bytes mean: headers, checksums and parsers, without I/O, clock or allocation.
 //!
-//! Invariant: `no_std`, no allocation, no unsafe code; the same source is host, device and DPU
-//! code.
-//! Invariant: nothing here reads a clock, a random number, a file or a socket: all comes as
-//! arguments.
+//! Invariant: `no_std`, no allocation, no unsafe code; one source for host, device and DPU.
+//! Invariant: nothing here reads a clock, a random number, a file or a socket: they are arguments.
 //! Invariant: no input makes a function panic; malformed bytes give a [`DropReason`].
-//! Invariant: knows nothing of rings, devices or NICs; depends on no other crate of the workspace.
+//! Invariant: knows nothing of rings, devices or NICs; uses no other crate of the workspace.
 //!
-//! - [`wire`]: one header a file, with its bit table, a view (any bits) and a `Repr` (legal
-//!   values).
+//! - [`wire`]: one header a file: bit table, view (any bits), `Repr` (legal values).
+//! - [`checksum`]: the internet checksum, full and incremental, and the CRCs.
 //! - [`parse`]: a whole frame at once, from the first 64 bytes held in registers.
 
 #![cfg_attr(not(test), no_std)]
 
+pub mod checksum;
 mod drop_reason;
 pub mod parse;
 pub mod wire;

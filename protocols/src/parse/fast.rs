@@ -237,7 +237,7 @@ const L3: u32 = 14;
 const IPV4_L4: u32 = L3 + 20;
 const IPV6_L4: u32 = L3 + 40;
 const ARP_END: u32 = L3 + 28;
-const BTH: u32 = bth::HEADER_LENGTH as u32;
+const BTH: u32 = bth::Header::LENGTH as u32;
 const ICRC: u32 = bth::ICRC_LENGTH as u32;
 
 /// Bytes 12 to 14 as a little-endian word: type 0x0800, version 4, header length 5.

@@ -18,7 +18,7 @@ mod window;
 
 pub use fast::{Fast, parse_fast, parse_fast_with};
 pub use headers::{Dropped, Extent, Fragment, Headers, Kind};
-pub use slow::{HEADER_BYTES, MAX_EXTENSIONS, MAX_TAGS, parse_slow};
+pub use slow::{HEADER_BYTES, MAX_TAGS, parse_slow};
 pub use window::{Tail, Window};
 
 /// Parses a frame given as bytes: the fast path, then the slow one. For hosts and tests.

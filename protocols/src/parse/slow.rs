@@ -5,6 +5,7 @@
 
 use super::headers::{Dropped, Fragment, Headers, Kind};
 use crate::DropReason;
+use crate::wire::ipv6_extension::MAX_EXTENSIONS;
 use crate::wire::{
     EtherType, IpProtocol, Psn, Qpn, TagControl, TcpFlags, TrafficClass, bth, vxlan,
 };
@@ -14,9 +15,6 @@ pub const HEADER_BYTES: usize = 256;
 
 /// Stacked VLAN tags that are followed.
 pub const MAX_TAGS: u8 = 4;
-
-/// IPv6 extension headers that are followed.
-pub const MAX_EXTENSIONS: u8 = 8;
 
 /// Parses any frame. `bytes` are the bytes at hand from its start, of which the first
 /// [`HEADER_BYTES`] count; `length` is that of the whole frame.
@@ -229,17 +227,17 @@ impl Walk<'_> {
     }
 
     fn roce(&mut self, at: usize, end: usize) -> Result<(), DropReason> {
-        if at + bth::HEADER_LENGTH + bth::ICRC_LENGTH > end {
+        if at + bth::Header::LENGTH + bth::ICRC_LENGTH > end {
             return Err(DropReason::BthLength);
         }
-        let [opcode, flags, _, _, _, q0, q1, q2, _, p0, p1, p2]: [u8; bth::HEADER_LENGTH] =
+        let [opcode, flags, _, _, _, q0, q1, q2, _, p0, p1, p2]: [u8; bth::Header::LENGTH] =
             self.read(at, end, DropReason::BthLength)?;
         self.headers.kind = Kind::RoceV2;
         self.headers.bth_opcode = opcode;
         self.headers.bth_flags = flags;
         self.headers.destination_qp = Qpn::new(u32::from_be_bytes([0, q0, q1, q2]));
         self.headers.psn = Psn::new(u32::from_be_bytes([0, p0, p1, p2]));
-        self.set_payload(at + bth::HEADER_LENGTH, end);
+        self.set_payload(at + bth::Header::LENGTH, end);
         if flags & bth::VERSION_MASK != 0 {
             return Err(DropReason::BthVersion);
         }
@@ -248,14 +246,14 @@ impl Walk<'_> {
 
     /// Traffic on the port that does not look like VXLAN stays UDP.
     fn vxlan(&mut self, at: usize, end: usize) -> Result<(), DropReason> {
-        if at + vxlan::HEADER_LENGTH > end {
+        if at + vxlan::Header::LENGTH > end {
             return Ok(());
         }
-        let [flags, ..]: [u8; vxlan::HEADER_LENGTH] =
+        let [flags, ..]: [u8; vxlan::Header::LENGTH] =
             self.read(at, end, DropReason::TruncatedL4)?;
         if flags & vxlan::VALID_IDENTIFIER != 0 {
             self.headers.kind = Kind::Vxlan;
-            self.set_payload(at + vxlan::HEADER_LENGTH, end);
+            self.set_payload(at + vxlan::Header::LENGTH, end);
         }
         Ok(())
     }

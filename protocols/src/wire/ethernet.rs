@@ -1,5 +1,5 @@
-//! Ethernet II and IEEE 802.3 frames. IEEE 802.3-2022 section 3.1; types from IANA "IEEE 802
-//! Numbers".
+//! Ethernet II and IEEE 802.3 frames. IEEE 802.3-2022 section 3.1; types:
+//! IANA "IEEE 802 Numbers".
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -17,40 +17,23 @@
 //! A value up to 1500 in the last field is a length: the frame is IEEE 802.3 and an LLC header
 //! follows. Such frames are recognised and not followed. The frame check sequence is the NIC's.
 
-use super::{BufferTooShort, emit_header};
-use crate::DropReason;
 use core::fmt;
 use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of the header.
-pub const HEADER_LENGTH: usize = size_of::<Header>();
-
-/// The header as it lies on the wire: any bits.
-#[derive(
-    Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-#[repr(C)]
-pub struct Header {
-    /// Destination address.
-    pub destination: MacAddress,
-    /// Source address.
-    pub source: MacAddress,
-    /// Type, or length if at most 1500.
-    pub type_or_length: U16,
+wire_header! {
+    /// The header as it lies on the wire: any bits.
+    Header: 14 bytes, else TruncatedL2 {
+        /// Destination address.
+        destination: MacAddress,
+        /// Source address.
+        source: MacAddress,
+        /// Type, or length if at most 1500.
+        type_or_length: U16,
+    }
 }
 
-const _: () = assert!(size_of::<Header>() == 14);
-
 impl Header {
-    /// The header and what follows it.
-    ///
-    /// # Errors
-    /// [`DropReason::TruncatedL2`] if `bytes` are fewer than 14.
-    pub fn split(bytes: &[u8]) -> Result<(&Self, &[u8]), DropReason> {
-        Self::ref_from_prefix(bytes).map_err(|_| DropReason::TruncatedL2)
-    }
-
     /// The type field, whatever it means.
     pub const fn ether_type(&self) -> EtherType {
         EtherType(self.type_or_length.get())
@@ -82,11 +65,6 @@ impl Repr {
         })
     }
 
-    /// Bytes that `emit` writes.
-    pub const fn length(&self) -> usize {
-        HEADER_LENGTH
-    }
-
     /// The header by value.
     pub const fn header(&self) -> Header {
         Header {
@@ -95,15 +73,9 @@ impl Repr {
             type_or_length: U16::new(self.ether_type.0),
         }
     }
-
-    /// Writes the header to the start of `buffer`; returns the bytes written.
-    ///
-    /// # Errors
-    /// [`BufferTooShort`] if `buffer` cannot hold it.
-    pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, BufferTooShort> {
-        emit_header(&self.header(), buffer)
-    }
 }
+
+fixed_emit!(Repr, Header);
 
 impl fmt::Display for Repr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -245,6 +217,7 @@ impl fmt::Display for EtherType {
 mod tests {
     use super::super::testing::{check_emit, hex};
     use super::*;
+    use crate::DropReason;
 
     const SOURCE: MacAddress = MacAddress([0x52, 0x54, 0, 0x77, 0, 3]);
 
@@ -295,7 +268,7 @@ mod tests {
 
     #[test]
     fn short_frames_are_refused() {
-        for length in 0..HEADER_LENGTH {
+        for length in 0..Header::LENGTH {
             assert_eq!(
                 Header::split(&[0; 14][..length]),
                 Err(DropReason::TruncatedL2)

@@ -11,38 +11,21 @@
 //! D: drop eligible (DEI). The type that announces the tag (0x8100, 0x88a8) lies in the two bytes
 //! before it.
 
-use super::{BufferTooShort, EtherType, emit_header};
-use crate::DropReason;
+use super::EtherType;
 use core::fmt;
 use zerocopy::byteorder::network_endian::U16;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of a tag.
-pub const HEADER_LENGTH: usize = size_of::<Header>();
-
-/// A tag as it lies on the wire, after the type that announced it: any bits.
-#[derive(
-    Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
-)]
-#[repr(C)]
-pub struct Header {
-    /// Priority, drop eligibility and VLAN id.
-    pub control: U16,
-    /// The type of what follows.
-    pub type_or_length: U16,
+wire_header! {
+    /// A tag as it lies on the wire, after the type that announced it: any bits.
+    Header: 4 bytes, else TruncatedL2 {
+        /// Priority, drop eligibility and VLAN id.
+        control: U16,
+        /// The type of what follows.
+        type_or_length: U16,
+    }
 }
 
-const _: () = assert!(size_of::<Header>() == 4);
-
 impl Header {
-    /// The tag and what follows it.
-    ///
-    /// # Errors
-    /// [`DropReason::TruncatedL2`] if `bytes` are fewer than 4.
-    pub fn split(bytes: &[u8]) -> Result<(&Self, &[u8]), DropReason> {
-        Self::ref_from_prefix(bytes).map_err(|_| DropReason::TruncatedL2)
-    }
-
     /// Priority, drop eligibility and VLAN id.
     pub const fn control(&self) -> TagControl {
         TagControl(self.control.get())
@@ -72,11 +55,6 @@ impl Repr {
         }
     }
 
-    /// Bytes that `emit` writes.
-    pub const fn length(&self) -> usize {
-        HEADER_LENGTH
-    }
-
     /// The tag by value.
     pub const fn header(&self) -> Header {
         Header {
@@ -84,15 +62,9 @@ impl Repr {
             type_or_length: U16::new(self.ether_type.0),
         }
     }
-
-    /// Writes the tag to the start of `buffer`; returns the bytes written.
-    ///
-    /// # Errors
-    /// [`BufferTooShort`] if `buffer` cannot hold it.
-    pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, BufferTooShort> {
-        emit_header(&self.header(), buffer)
-    }
 }
+
+fixed_emit!(Repr, Header);
 
 impl fmt::Display for Repr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,6 +137,7 @@ impl fmt::Display for TagControl {
 mod tests {
     use super::super::testing::{check_emit, hex};
     use super::*;
+    use crate::DropReason;
 
     #[test]
     fn emit_then_parse() {
