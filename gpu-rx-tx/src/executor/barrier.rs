@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts the warps that arrived and those that have not returned; a generation says how often all met.
+/// Counts the warps that arrived and those that have not returned; a generation says how often all
+/// met.
 ///
 /// One word holds all three, so that an arrival and a return can never miss each other.
 #[derive(Debug)]

@@ -14,8 +14,8 @@ pub enum Backend {
     /// One lane a warp: for work.
     #[default]
     Scalar,
-    /// 32 lanes a warp, a coroutine each, in an order that the seed decides: for tests. Lanes that break the
-    /// collective contract are found and named.
+    /// 32 lanes a warp, a coroutine each, in an order that the seed decides: for tests. Lanes that
+    /// break the collective contract are found and named.
     Lockstep {
         /// Decides which lane is next, every time.
         seed: u64,
@@ -71,8 +71,8 @@ impl Builder {
         Self { threads, ..self }
     }
 
-    /// Pins thread 0 to the first of these processors, thread 1 to the second, and so on, from the start
-    /// again when they run out. Without a word: threads float.
+    /// Pins thread 0 to the first of these processors, thread 1 to the second, and so on, from the
+    /// start again when they run out. Without a word: threads float.
     #[must_use]
     pub fn pin(self, cpus: impl Into<Vec<usize>>) -> Self {
         let cpus = cpus.into();
@@ -97,8 +97,8 @@ impl Builder {
         Self { idle, ..self }
     }
 
-    /// Bytes of a coroutine's stack, from 16 KiB. Without a word: 128 KiB. Only what is touched takes memory; an
-    /// overflow hits a guard page.
+    /// Bytes of a coroutine's stack, from 16 KiB. Without a word: 128 KiB. Only what is touched
+    /// takes memory; an overflow hits a guard page.
     #[must_use]
     pub fn stack_bytes(self, stack_bytes: usize) -> Self {
         Self {
@@ -107,7 +107,8 @@ impl Builder {
         }
     }
 
-    /// Stacks that may be in use at one time: launches that need more are refused. Without a word: 8192.
+    /// Stacks that may be in use at one time: launches that need more are refused. Without a word:
+    /// 8192.
     #[must_use]
     pub fn stacks(self, stacks: usize) -> Self {
         Self { stacks, ..self }
@@ -122,7 +123,8 @@ impl Builder {
         }
     }
 
-    /// How long a task may run without a pause before the watchdog names it, from 1 ms. Without a word: 2 s.
+    /// How long a task may run without a pause before the watchdog names it, from 1 ms. Without a
+    /// word: 2 s.
     #[must_use]
     pub fn stuck_after(self, stuck_after: Duration) -> Self {
         Self {
@@ -144,8 +146,8 @@ impl Builder {
     /// Starts the threads.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a value out of range, [`Error::Thread`] and [`Error::Pin`] for what the system
-    /// refuses.
+    /// [`Error::Setting`] for a value out of range, [`Error::Thread`] and [`Error::Pin`] for what
+    /// the system refuses.
     pub fn build(self) -> Result<CpuExecutor, Error> {
         let at_least = |field, value: u64, least: u64, must| {
             if value < least {

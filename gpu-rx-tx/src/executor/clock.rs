@@ -37,7 +37,8 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds: of `CLOCK_MONOTONIC` in real time, since the executor was built in virtual time.
+    /// Nanoseconds: of `CLOCK_MONOTONIC` in real time, since the executor was built in virtual
+    /// time.
     #[inline]
     pub fn now_ns(&self) -> u64 {
         match &self.0 {

@@ -9,9 +9,9 @@ use crate::arena::{Arena, ArenaError};
 
 /// A stop word, and one heartbeat for each warp, in memory that kernels can reach.
 ///
-/// Made before a launch, so that the addresses can go into the kernel's parameter block: the stop word as
-/// the abort word of its waits, a heartbeat as what another kernel's waits look at. All words are 32
-/// bits wide and lie on lines of their own.
+/// Made before a launch, so that the addresses can go into the kernel's parameter block: the stop
+/// word as the abort word of its waits, a heartbeat as what another kernel's waits look at. All
+/// words are 32 bits wide and lie on lines of their own.
 #[derive(Clone, Debug)]
 pub struct Control {
     arena: Arc<Arena>,
@@ -43,7 +43,8 @@ impl Control {
         self.stop
     }
 
-    /// Where the heartbeat of warp `warp` (counted over all blocks) lies: it changes with every pause.
+    /// Where the heartbeat of warp `warp` (counted over all blocks) lies: it changes with every
+    /// pause.
     pub fn heartbeat_address(&self, warp: u32) -> Option<DeviceAddress> {
         (warp < self.warps).then(|| self.stop.offset((u64::from(warp) + 1) * LINE))
     }

@@ -78,9 +78,9 @@ impl CpuExecutor {
     /// Starts `kernel` on all warps of `grid`.
     ///
     /// # Errors
-    /// [`Error::Grid`], [`Error::Layout`], [`Error::Control`] and [`Error::Placement`] for what does not fit
-    /// together; [`Error::NotResident`] if not all warps can run at the same time; [`Error::Stack`],
-    /// [`Error::Thread`] and [`Error::Arena`] for what the system refuses.
+    /// [`Error::Grid`], [`Error::Layout`], [`Error::Control`] and [`Error::Placement`] for what
+    /// does not fit together; [`Error::NotResident`] if not all warps can run at the same time;
+    /// [`Error::Stack`], [`Error::Thread`] and [`Error::Arena`] for what the system refuses.
     pub fn launch_on(
         &self,
         kernel: &KernelRow,
@@ -130,7 +130,8 @@ impl CpuExecutor {
     /// Puts a service on a thread.
     ///
     /// # Errors
-    /// [`Error::Placement`] for a thread that is not there, [`Error::Thread`] if one of its own cannot be had.
+    /// [`Error::Placement`] for a thread that is not there, [`Error::Thread`] if one of its own
+    /// cannot be had.
     pub fn add_service(
         &self,
         service: Box<dyn Service>,
@@ -156,7 +157,8 @@ impl CpuExecutor {
         self.builder.backend
     }
 
-    /// Threads that tasks can be placed on by number. Threads that [`Placement::Own`] made do not count.
+    /// Threads that tasks can be placed on by number. Threads that [`Placement::Own`] made do not
+    /// count.
     pub fn threads(&self) -> usize {
         self.builder.threads
     }
@@ -179,8 +181,8 @@ impl CpuExecutor {
         self.shared.watch.stalls()
     }
 
-    /// Unwinds all kernels at their next pause, drops all services and ends the threads, within `deadline` of
-    /// real time.
+    /// Unwinds all kernels at their next pause, drops all services and ends the threads, within
+    /// `deadline` of real time.
     ///
     /// # Errors
     /// [`Error::Stuck`] with what holds a thread. That thread and its memory stay behind.

@@ -33,7 +33,8 @@ pub enum Error {
         /// The largest value.
         most: u32,
     },
-    /// Not all warps could run at the same time: those that run might wait for those that do not, for ever.
+    /// Not all warps could run at the same time: those that run might wait for those that do not,
+    /// for ever.
     #[error(
         "kernel `{kernel}`: {blocks} blocks of {warps} warps cannot all be resident: they need \
          {need} stacks, {free} of {limit} are free; launch less, or raise `stacks` in the builder"

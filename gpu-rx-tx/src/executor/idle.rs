@@ -4,11 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How a thread waits while all of its kernels pause and all of its services are idle: it spins, then gives
-/// up its turn, then sleeps, longer each time up to a bound. Work sets it back to the start.
+/// How a thread waits while all of its kernels pause and all of its services are idle: it spins,
+/// then gives up its turn, then sleeps, longer each time up to a bound. Work sets it back to the
+/// start.
 ///
-/// A round over all tasks of the thread is the unit. No more threads than the machine has processors spin
-/// at one time, over all executors of the process; the others start with giving up their turn.
+/// A round over all tasks of the thread is the unit. No more threads than the machine has
+/// processors spin at one time, over all executors of the process; the others start with giving up
+/// their turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdlePolicy {
     /// Idle rounds with nothing but a hint to the processor.

@@ -54,8 +54,8 @@ impl fmt::Display for Collective {
     }
 }
 
-/// How the lanes of a warp broke the collective contract of `Simt`. On a GPU each of these is a hang or an
-/// undefined value.
+/// How the lanes of a warp broke the collective contract of `Simt`. On a GPU each of these is a
+/// hang or an undefined value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Divergence {
@@ -274,7 +274,8 @@ impl Lanes {
     }
 }
 
-/// Lane numbers come from our own coroutines and are below 32; the mask says so to the compiler too.
+/// Lane numbers come from our own coroutines and are below 32; the mask says so to the compiler
+/// too.
 fn slot<T>(slots: &[Cell<T>; LANES], lane: u32) -> &Cell<T> {
     &slots[lane as usize % LANES]
 }

@@ -68,12 +68,13 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Names a parameter block at `block` whose layout hashes to `layout`, in memory that `memory` keeps.
+    /// Names a parameter block at `block` whose layout hashes to `layout`, in memory that `memory`
+    /// keeps.
     ///
     /// # Safety
     /// *The kernel's promise*, see `warpwire_device::KernelRow`: a block of that layout is there, every
-    /// address in it lies in one of the arenas in `memory` (or is null where the kernel allows it), and
-    /// the promises of the queues, words and counters in it hold while the arenas live.
+    /// address in it lies in one of the arenas in `memory` (or is null where the kernel allows it),
+    /// and the promises of the queues, words and counters in it hold while the arenas live.
     pub unsafe fn new(block: DeviceAddress, layout: u64, memory: Vec<Arc<Arena>>) -> Self {
         Self {
             block,
@@ -83,8 +84,8 @@ impl Parameters {
         }
     }
 
-    /// Uses this stop word and these heartbeats, whose addresses may stand in the parameter block. Without
-    /// it the launch makes its own.
+    /// Uses this stop word and these heartbeats, whose addresses may stand in the parameter block.
+    /// Without it the launch makes its own.
     #[must_use]
     pub fn control(self, control: Control) -> Self {
         Self {
@@ -94,8 +95,8 @@ impl Parameters {
     }
 }
 
-/// Which thread of the executor gets a warp or a service. In virtual time there is one thread, and every
-/// placement means it.
+/// Which thread of the executor gets a warp or a service. In virtual time there is one thread, and
+/// every placement means it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Placement {
     /// The executor chooses: whole blocks and services go to the thread with the fewest tasks.
@@ -158,7 +159,8 @@ pub struct Report {
     pub grid: Grid,
     /// What ran it. Never a GPU: memory locations of a CPU executor are emulated.
     pub backend: Backend,
-    /// Whether any memory of the launch only stands for its location, as device memory does on a CPU.
+    /// Whether any memory of the launch only stands for its location, as device memory does on a
+    /// CPU.
     pub emulated: bool,
     /// From launch to the end of the last warp, by the executor's clock.
     pub elapsed: Duration,
@@ -167,7 +169,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// The first cause that a warp returned other than [`Cause::Aborted`], which is what a stop looks like.
+    /// The first cause that a warp returned other than [`Cause::Aborted`], which is what a stop
+    /// looks like.
     pub fn cause(&self) -> Option<Cause> {
         self.warps
             .iter()
@@ -219,8 +222,8 @@ impl Launch {
         self.run.report(self.shared.clock.now_ns())
     }
 
-    /// Waits at most `longest` until all warps ended, and says whether they did. Stops nothing. In virtual
-    /// time this drives the executor for up to `longest` of it.
+    /// Waits at most `longest` until all warps ended, and says whether they did. Stops nothing. In
+    /// virtual time this drives the executor for up to `longest` of it.
     ///
     /// # Errors
     /// [`Error::Stuck`] in virtual time, if something does not pause.
@@ -233,12 +236,13 @@ impl Launch {
         }
     }
 
-    /// Waits at most `deadline` until all warps ended, and reports. A kernel that has not ended by then is
-    /// stopped and unwound at its next pause.
+    /// Waits at most `deadline` until all warps ended, and reports. A kernel that has not ended by
+    /// then is stopped and unwound at its next pause.
     ///
     /// # Errors
-    /// [`Error::Panicked`] and [`Error::Diverged`] for what went wrong in a warp, [`Error::Deadline`] if
-    /// it had to be unwound, [`Error::Stuck`] if that was not possible either.
+    /// [`Error::Panicked`] and [`Error::Diverged`] for what went wrong in a warp,
+    /// [`Error::Deadline`] if it had to be unwound, [`Error::Stuck`] if that was not possible
+    /// either.
     pub fn join(self, deadline: Duration) -> Result<Report, Error> {
         let mut late = None;
         if !self.wait(deadline)? {

@@ -85,8 +85,8 @@ impl LockstepWarp {
         }
     }
 
-    /// Lets lanes run in an order that the seed decides, until all of them pause or wait; now and then
-    /// stops earlier, so that the rest of the world moves between two lanes.
+    /// Lets lanes run in an order that the seed decides, until all of them pause or wait; now and
+    /// then stops earlier, so that the rest of the world moves between two lanes.
     pub(crate) fn turn(&mut self) -> Turn {
         if self.warp.run.cancelled() {
             return self.unwind();
@@ -228,8 +228,8 @@ fn fiber(warp: &Rc<Warp>, lane: u32, stack: DefaultStack) -> LaneFiber {
             warp: &warp,
         };
         let (kernel, block) = (warp.run.kernel, warp.run.parameters.block);
-        // SAFETY: the kernel's promise, given with the parameters; `warp.run` keeps their memory until
-        // this coroutine has returned or was unwound, and the layouts were compared.
+        // SAFETY: the kernel's promise, given with the parameters; `warp.run` keeps their memory
+        // until this coroutine has returned or was unwound, and the layouts were compared.
         unsafe { (kernel.lockstep)(&Lockstep::new(&seat, lane), block) }
     })
 }
@@ -297,6 +297,6 @@ impl WarpHost for Seat<'_> {
 /// One in this many times the rest of the world moves between two lanes.
 const EARLY_END: usize = 16;
 
-/// Lane runs and meetings in one turn at most: lanes that meet for ever and never pause share their thread
-/// all the same.
+/// Lane runs and meetings in one turn at most: lanes that meet for ever and never pause share their
+/// thread all the same.
 const MOST_STEPS: u32 = 4096;

@@ -1,15 +1,15 @@
 //! The CPU executor: blocks of warps as stackful coroutines over pinned threads.
 //!
-//! A kernel runs until it pauses, gives way, waits for its block or returns; then the next task of its
-//! thread has a turn. Tasks are the warps of all launches and the host's services (NIC device
+//! A kernel runs until it pauses, gives way, waits for its block or returns; then the next task of
+//! its thread has a turn. Tasks are the warps of all launches and the host's services (NIC device
 //! models, kick proxies); they share a thread or have one each, as [`Placement`] says.
 //!
-//! In real time ([`Time::Real`]) threads run freely. In virtual time ([`Time::Virtual`]) one thread gives
-//! turns in an order that a seed decides and moves the clock itself, only while it is driven:
+//! In real time ([`Time::Real`]) threads run freely. In virtual time ([`Time::Virtual`]) one thread
+//! gives turns in an order that a seed decides and moves the clock itself, only while it is driven:
 //! the same seed gives the same run.
 //!
-//! Nothing runs for ever by accident: launches end at the deadline of their join, a watchdog names what
-//! does not pause, a panic ends its launch and not the process.
+//! Nothing runs for ever by accident: launches end at the deadline of their join, a watchdog names
+//! what does not pause, a panic ends its launch and not the process.
 
 mod barrier;
 mod builder;

@@ -15,7 +15,8 @@ impl Random {
 
     /// A number below `bound`; 0 if `bound` is 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        // The high half of a 64 by 64 bit product: no division, bias far below what a schedule shows.
+        // The high half of a 64 by 64 bit product: no division, bias far below what a schedule
+        // shows.
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 

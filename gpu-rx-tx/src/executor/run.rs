@@ -138,7 +138,8 @@ impl Run {
         self.control.stop();
     }
 
-    /// A warp is over, its stacks are gone, its block no longer waits for it. Whether it was the last.
+    /// A warp is over, its stacks are gone, its block no longer waits for it. Whether it was the
+    /// last.
     fn finish(&self, ending: &Ending, now_ns: u64) -> bool {
         let Ending {
             index,

@@ -66,8 +66,9 @@ impl ScalarWarp {
                 beats: Cell::new(0),
                 heartbeat: body_run.control.heartbeat_word(index).unwrap_or(&spare),
             };
-            // SAFETY: the kernel's promise, given with the parameters; `body_run` keeps their memory
-            // until this coroutine has returned or was unwound, and the layouts were compared.
+            // SAFETY: the kernel's promise, given with the parameters; `body_run` keeps their
+            // memory until this coroutine has returned or was unwound, and the layouts were
+            // compared.
             unsafe { (kernel.scalar)(&Scalar::new(&seat), body_run.parameters.block) }
         });
         Self {

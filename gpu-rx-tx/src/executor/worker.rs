@@ -37,7 +37,8 @@ struct Seats {
 }
 
 impl Company {
-    /// Whether the kernel at its pause may stay on the thread: alone on it, it goes back now and then only.
+    /// Whether the kernel at its pause may stay on the thread: alone on it, it goes back now and
+    /// then only.
     #[inline]
     pub(crate) fn may_stay(&self) -> bool {
         let stays = self.0.stays.get().wrapping_add(1);
@@ -179,7 +180,8 @@ impl Worker {
         }
     }
 
-    /// Does what the thread was told; whether it was told to quit. Driving is left to [`Worker::drive`].
+    /// Does what the thread was told; whether it was told to quit. Driving is left to
+    /// [`Worker::drive`].
     fn take_commands(&mut self) -> bool {
         let mut quit = false;
         for command in self.port.take() {

@@ -9,7 +9,8 @@ use crate::executor::run::Run;
 use crate::executor::shared::{Command, lock};
 use crate::executor::worker::{Body, Turn, Worker};
 
-/// What happened in virtual time, as a number to compare: who had a turn when, and whether it had work.
+/// What happened in virtual time, as a number to compare: who had a turn when, and whether it had
+/// work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Trace {
     /// Turns given.
@@ -104,8 +105,8 @@ impl World {
         self.tick(now_ns)
     }
 
-    /// A turn takes the same time always, unless nobody has had work for a while: then time hurries, up to
-    /// the next event that a service knows of.
+    /// A turn takes the same time always, unless nobody has had work for a while: then time
+    /// hurries, up to the next event that a service knows of.
     fn tick(&mut self, now_ns: u64) -> u64 {
         let patience = 4 * self.worker.tasks.len() as u64;
         if self.idle <= patience {

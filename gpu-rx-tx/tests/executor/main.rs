@@ -1,4 +1,5 @@
-//! The CPU executor from outside: kernels, services, stops, stalls, lanes, virtual time, and its speed.
+//! The CPU executor from outside: kernels, services, stops, stalls, lanes, virtual time, and its
+//! speed.
 
 mod launches;
 mod lockstep;

@@ -146,7 +146,8 @@ impl Scene {
 
     pub(crate) fn parameters_of_layout(&self, layout: u64) -> Parameters {
         let memory = vec![Arc::clone(&self.arena)];
-        // SAFETY: the block is of that layout (or the launch is refused), its addresses lie in the arena.
+        // SAFETY: the block is of that layout (or the launch is refused), its addresses lie in the
+        // arena.
         let parameters = unsafe { Parameters::new(self.block, layout, memory) };
         parameters.control(self.control.clone())
     }

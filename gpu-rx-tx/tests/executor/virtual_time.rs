@@ -67,8 +67,8 @@ impl Service for Script {
     }
 }
 
-/// Consumes the script's values, a lane each, and writes them back doubled at word `101 + n`. Leaves after
-/// `rounds` values, or when stopped. Word 100 counts.
+/// Consumes the script's values, a lane each, and writes them back doubled at word `101 + n`.
+/// Leaves after `rounds` values, or when stopped. Word 100 counts.
 fn consume<S: Simt>(simt: &S, view: View) -> u32 {
     let mut head = 0;
     while head < view.rounds() {
