@@ -12,7 +12,7 @@ impl<T: Transmit> Sender<T> {
     /// The [`Cause`] of the last error completion among those found, once; they are counted and
     /// their slots are free. [`Cause::RingCorrupted`] if a completion is impossible; from then on
     /// always.
-    #[inline]
+    #[inline(always)]
     pub fn poll<S: Simt>(&mut self, simt: &S) -> Result<(), Cause> {
         self.calls += 1;
         self.harvest(simt)
@@ -120,7 +120,7 @@ impl<T: Transmit> Sender<T> {
     }
 
     #[cold]
-    #[inline]
+    #[inline(always)]
     fn corrupt(&mut self) -> Result<(), Cause> {
         self.corrupted = true;
         self.cursor.last_cause = Cause::RingCorrupted as u32;

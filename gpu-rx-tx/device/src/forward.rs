@@ -15,7 +15,7 @@ impl<T: Transmit> Sender<T> {
         let parts = if self.shares(from, frame) {
             frame.slots()
         } else {
-            frame.length().div_ceil(self.queue.slot_bytes())
+            (frame.length() - 1) / self.queue.slot_bytes() + 1
         };
         if parts > self.queue.ring.max_parts() {
             0
@@ -80,7 +80,7 @@ impl<T: Transmit> Sender<T> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn pass_by_copy<R: Receive>(
         &mut self,
         from: &Reader<R>,
@@ -96,7 +96,7 @@ impl<T: Transmit> Sender<T> {
                 return self.fail(Cause::LocalProtection);
             };
             let address = slot.address();
-            let want = left.min(self.queue.slot_bytes());
+            let want = left.min(self.queue.slot_bytes().get());
             let mut filled = 0;
             while filled < want {
                 while piece.is_empty() {

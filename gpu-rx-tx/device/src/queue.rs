@@ -4,6 +4,8 @@
     reason = "attaching carries the promise that a queue's memory is live"
 )]
 
+use core::num::NonZeroU32;
+
 use warpwire_ring::memory;
 use warpwire_ring::{
     Cause, DeviceAddress, Location, Provenance, QueueBlock, Receive, RxCursor, Segment, Transmit,
@@ -142,7 +144,7 @@ pub(crate) struct TxQueue<T> {
     pub(crate) ring: T,
     pub(crate) location: Location,
     depth: u32,
-    slot_bytes: u32,
+    slot_bytes: NonZeroU32,
     cursor: DeviceAddress,
     provenance: DeviceAddress,
 }
@@ -153,9 +155,9 @@ impl<T: Transmit> TxQueue<T> {
     pub(crate) unsafe fn attach(block: &QueueBlock) -> Result<Self, Cause> {
         // SAFETY: passed on.
         let ring = unsafe { T::attach(block) }?;
+        let slot_bytes = NonZeroU32::new(block.slot_bytes).ok_or(Cause::LayoutMismatch)?;
         let sound = is_word_of(block.cursor, align_of::<TxCursor>() as u64)
             && is_word_of(block.provenance, align_of::<Provenance>() as u64)
-            && block.slot_bytes > 0
             && ring.depth() == block.depth
             && ring.depth().is_power_of_two();
         if !sound {
@@ -165,7 +167,7 @@ impl<T: Transmit> TxQueue<T> {
             ring,
             location: block.location(),
             depth: block.depth,
-            slot_bytes: block.slot_bytes,
+            slot_bytes,
             cursor: block.cursor,
             provenance: block.provenance,
         })
@@ -177,9 +179,9 @@ impl<T: Transmit> TxQueue<T> {
         self.depth
     }
 
-    /// Bytes of a slot's buffer that a frame may fill; at least 1.
+    /// Bytes of a slot's buffer that a frame may fill.
     #[inline(always)]
-    pub(crate) const fn slot_bytes(&self) -> u32 {
+    pub(crate) const fn slot_bytes(&self) -> NonZeroU32 {
         self.slot_bytes
     }
 

@@ -194,7 +194,7 @@ impl<R: Receive> Reader<R> {
     ///
     /// For headers that the window does not show whole. It is the slow path: this lane alone, byte
     /// by byte on the GPU.
-    #[inline]
+    #[inline(always)]
     pub fn copy_out(&self, frame: &Frame<'_>, offset: u32, into: &mut [u8]) -> usize {
         let mut skip = offset;
         let mut done = 0;
@@ -270,7 +270,7 @@ impl<R: Receive> Reader<R> {
     }
 
     /// Bytes of all pieces.
-    #[inline]
+    #[inline(always)]
     fn total(&self, first: u64, slots: u32) -> Option<u32> {
         if R::SCATTER {
             return self.slot_length(first);
@@ -289,7 +289,7 @@ impl<R: Receive> Reader<R> {
     }
 
     /// Bytes of one slot, 0 if it cannot be read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn slot_bytes(&self, index: u64) -> u32 {
         if R::SCATTER {
             return self.slot_length(index).unwrap_or(0);
@@ -298,7 +298,7 @@ impl<R: Receive> Reader<R> {
     }
 
     /// Bytes of all parts of one slot; `None` if one cannot be read or there are too many.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn slot_length(&self, index: u64) -> Option<u32> {
         let mut total = 0u32;
         let mut part = 0;

@@ -100,7 +100,7 @@ impl<R: Receive> Receiver<R> {
 
     /// *Collective.* Writes the cursor to its place in memory: for the host that watches, and for
     /// the kernel that attaches next.
-    #[inline]
+    #[inline(always)]
     pub fn save<S: Simt>(&mut self, simt: &S) {
         if simt.is_leader() {
             self.reader.queue.store(&self.cursor);
@@ -120,7 +120,7 @@ impl<R: Receive> Receiver<R> {
     ///
     /// # Errors
     /// [`Cause::RingCorrupted`] if the peer's index is impossible; from then on always.
-    #[inline]
+    #[inline(always)]
     pub fn peek<S: Simt>(&mut self, simt: &S, max: u32) -> Result<Batch, Cause> {
         self.calls += 1;
         if self.scattered {
@@ -146,7 +146,7 @@ impl<R: Receive> Receiver<R> {
     ///
     /// # Errors
     /// [`Cause::RingCorrupted`], or one of [`wait_until`].
-    #[inline]
+    #[inline(always)]
     pub fn wait<S: Simt>(&mut self, simt: &S, max: u32, wait: &Wait) -> Result<Batch, Cause> {
         wait_until(simt, wait, || match self.peek(simt, max) {
             Ok(batch) if batch.is_empty() => None,
@@ -174,14 +174,14 @@ impl<R: Receive> Receiver<R> {
     }
 
     /// Copies a frame's bytes across its pieces, see [`Reader::copy_out`].
-    #[inline]
+    #[inline(always)]
     pub fn copy_out(&self, frame: &Frame<'_>, offset: u32, into: &mut [u8]) -> usize {
         self.reader.copy_out(frame, offset, into)
     }
 
     /// *Collective.* Gives a whole batch back. Cheap in the order of `peek`; a batch out of order
-    /// goes back when those before it have.
-    #[inline]
+    /// goes back when those before it have, at the next `peek`.
+    #[inline(always)]
     pub fn release<S: Simt>(&mut self, simt: &S, batch: Batch) {
         self.calls += 1;
         if batch.slots > 0 {
@@ -191,7 +191,7 @@ impl<R: Receive> Receiver<R> {
 
     /// *Collective.* Splits a batch into leases of single frames, which any warp may give back in
     /// any order. `peek` collects what came back. Slots that cannot be read go back at once.
-    #[inline]
+    #[inline(always)]
     pub fn lend<S: Simt>(&mut self, simt: &S, batch: Batch) -> Lent {
         self.calls += 1;
         let mut i = simt.lane();
@@ -217,7 +217,7 @@ impl<R: Receive> Receiver<R> {
     ///
     /// # Errors
     /// The batch, if another one was taken after it.
-    #[inline]
+    #[inline(always)]
     pub fn put_back(&mut self, batch: Batch) -> Result<(), Batch> {
         if batch.slots == 0 {
             return Ok(());
@@ -238,7 +238,7 @@ impl<R: Receive> Receiver<R> {
     ///
     /// # Errors
     /// [`Cause::LocalLength`] if the area is too short; then nothing was copied.
-    #[inline]
+    #[inline(always)]
     pub fn gather<S: Simt>(
         &mut self,
         simt: &S,
@@ -281,7 +281,7 @@ impl<R: Receive> Receiver<R> {
 
     /// *Collective.* Gives leases that came back to the NIC, in order, up to the first that is
     /// still out. `peek` does so by itself; a warp that does not peek for long calls this.
-    #[inline]
+    #[inline(always)]
     pub fn collect<S: Simt>(&mut self, simt: &S) {
         let queue = self.reader.queue;
         let per_word = queue.depth().min(32);
@@ -313,8 +313,7 @@ impl<R: Receive> Receiver<R> {
     }
 
     /// Frames of several slots, frames at fault, and frames that are too long.
-    #[cold]
-    #[inline]
+    #[inline(always)]
     fn peek_frames<S: Simt>(
         &mut self,
         simt: &S,
@@ -487,7 +486,7 @@ impl<R: Receive> Receiver<R> {
     }
 
     /// Bytes of the first `slots` slots from the head on, those marked in `except` left out.
-    #[inline]
+    #[inline(always)]
     fn bytes<S: Simt>(&self, simt: &S, slots: u32, except: u64) -> u32 {
         let mut bytes = 0u32;
         let mut i = simt.lane();
@@ -515,9 +514,6 @@ impl<R: Receive> Receiver<R> {
             }
             self.scattered = true;
             simt.sync_warp();
-        }
-        if self.scattered {
-            self.collect(simt);
         }
     }
 

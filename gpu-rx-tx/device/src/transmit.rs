@@ -151,7 +151,7 @@ impl<T: Transmit> Sender<T> {
 
     /// *Collective.* Writes the cursor to its place in memory: for the host that watches, and for
     /// the kernel that attaches next. What is reserved and not published is let go.
-    #[inline]
+    #[inline(always)]
     pub fn save<S: Simt>(&mut self, simt: &S) {
         self.let_go();
         if simt.is_leader() {
@@ -168,7 +168,7 @@ impl<T: Transmit> Sender<T> {
     ///
     /// # Errors
     /// Those of [`Sender::poll`].
-    #[inline]
+    #[inline(always)]
     pub fn credits<S: Simt>(&mut self, simt: &S, want: u32) -> Result<u32, Cause> {
         self.calls += 1;
         self.free(simt, want)
@@ -180,7 +180,7 @@ impl<T: Transmit> Sender<T> {
     /// # Errors
     /// [`Cause::NoResource`] if fewer are free: try again after the NIC completed some, or with at
     /// most [`Sender::credits`]. Those of [`Sender::poll`].
-    #[inline]
+    #[inline(always)]
     pub fn reserve<S: Simt>(&mut self, simt: &S, slots: u32) -> Result<(), Cause> {
         self.calls += 1;
         self.let_go();
@@ -198,7 +198,7 @@ impl<T: Transmit> Sender<T> {
     ///
     /// # Errors
     /// Those of [`wait_until`] and of [`Sender::poll`].
-    #[inline]
+    #[inline(always)]
     pub fn reserve_within<S: Simt>(
         &mut self,
         simt: &S,
@@ -299,7 +299,7 @@ impl<T: Transmit> Sender<T> {
     /// # Errors
     /// The [`Cause`] of the frame that cut the batch; what was claimed before it has been
     /// published.
-    #[inline]
+    #[inline(always)]
     pub fn publish<S: Simt>(&mut self, simt: &S) -> Result<u32, Cause> {
         self.calls += 1;
         self.seal(simt);
@@ -329,7 +329,7 @@ impl<T: Transmit> Sender<T> {
     }
 
     /// *Collective.* Tells the NIC to look, if anything was published since the last time.
-    #[inline]
+    #[inline(always)]
     pub fn ring<S: Simt>(&mut self, simt: &S) {
         self.calls += 1;
         if self.rung == self.cursor.published {
@@ -486,7 +486,7 @@ fn divide<S: Simt>(simt: &S, parts: u32) -> (u32, u32) {
 
 /// *Collective.* Where the first frame that failed starts, and why.
 #[cold]
-#[inline]
+#[inline(always)]
 fn first_failure<S: Simt>(simt: &S, open: &Open, failed: bool) -> (u32, Cause) {
     let mut cut = if failed { open.first } else { u32::MAX };
     let cause = open.failure.unwrap_or(Cause::LocalQpOperation) as u32;

@@ -72,7 +72,7 @@ impl Wait {
 /// # Errors
 /// [`Cause::Aborted`], [`Cause::EngineNotRunning`] or [`Cause::DeadlineExceeded`], looked at in
 /// this order after a round without a value.
-#[inline]
+#[inline(always)]
 pub fn wait_until<S: Simt, T>(
     simt: &S,
     wait: &Wait,

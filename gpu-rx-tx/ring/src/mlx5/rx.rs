@@ -13,7 +13,7 @@ use crate::barrier::{self, Scope};
 use crate::block::{Direction, Format, QueueBlock};
 use crate::cause::Cause;
 use crate::frame::{Meta, MetaFlags, Segment, SegmentFlags};
-use crate::memory::{self, Quad};
+use crate::memory;
 use crate::provenance::Trigger;
 use crate::verbs::Receive;
 
@@ -104,17 +104,25 @@ impl Rx {
         DeviceAddress::new(self.body.ring).offset(segment * layout::SEGMENT_BYTES)
     }
 
+    #[inline(always)]
+    fn quad(&self, address: DeviceAddress) -> [u32; 4] {
+        // SAFETY: the queue's promise: a quarter of a completion, which the NIC leaves alone until
+        // the slot is released.
+        unsafe { memory::load_quad(address) }.0
+    }
+
     /// The completion of a slot that the caller owns. Quads that are not used are not loaded.
     #[inline(always)]
     fn completion(&self, index: u64) -> Cqe {
         let address = self.cqe_address(index);
-        let mut quads = [Quad::default(); 4];
-        for (quad, offset) in quads.iter_mut().zip([0, 16, 32, 48]) {
-            // SAFETY: the queue's promise; the NIC leaves the completion alone until the slot is
-            // released.
-            *quad = unsafe { memory::load_quad(address.offset(offset)) };
-        }
-        zerocopy::transmute!(quads.map(|quad| quad.0))
+        // No loop: an array that is filled by a loop lies in memory on the GPU.
+        let quads = [
+            self.quad(address),
+            self.quad(address.offset(16)),
+            self.quad(address.offset(32)),
+            self.quad(address.offset(48)),
+        ];
+        zerocopy::transmute!(quads)
     }
 
     #[inline(always)]

@@ -138,14 +138,13 @@ impl Tx {
 
     #[inline(always)]
     fn key(&self, address: DeviceAddress, length: u32) -> Option<u32> {
-        let [pool, rest @ ..] = &self.body.windows;
-        if pool.contains(address, length) {
-            return Some(pool.key);
-        }
-        let window = rest
-            .iter()
-            .find(|window| window.contains(address, length))?;
-        Some(window.key)
+        // By value and without a loop: what is indexed while running lies in memory on the GPU.
+        let [pool, second, third, fourth] = self.body.windows;
+        let key = |window: Window| window.contains(address, length).then_some(window.key);
+        key(pool)
+            .or_else(|| key(second))
+            .or_else(|| key(third))
+            .or_else(|| key(fourth))
     }
 
     #[inline(always)]
