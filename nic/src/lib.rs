@@ -7,6 +7,7 @@
 pub mod caps;
 pub mod counters;
 pub mod error;
+pub mod memif;
 pub mod spec;
 
 pub use caps::{Caps, Features};

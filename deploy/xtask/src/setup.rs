@@ -158,6 +158,7 @@ const INSTALL_LIMIT: Duration = Duration::from_secs(1200);
 const DEBIAN: &[&str] = &[
     "arping",
     "dpdk",
+    "dpdk-dev",
     "ethtool",
     "iperf3",
     "iproute2",

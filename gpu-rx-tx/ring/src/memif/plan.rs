@@ -71,8 +71,9 @@ impl RegionPlan {
         self.pool_offset() + number * u64::from(self.slot_bytes)
     }
 
-    /// Writes header and descriptors of a ring, and the private table of its buffers. A ring server
-    /// → client starts with all its buffers offered.
+    /// Writes header and descriptors of a ring, and the private table of its buffers. Both indices
+    /// start at 0, because a server may reset them when it connects; after that the client offers
+    /// its buffers by [`release`](crate::Receive::release) up to 0.
     ///
     /// # Safety
     /// `region` is live memory of [`Self::bytes`] bytes, aligned to 128, and `table` of `depth`
@@ -101,14 +102,14 @@ impl RegionPlan {
             // SAFETY: within the table, by the caller's promise.
             unsafe { memory::store_u32(table.offset(u64::from(slot) * 4), offset) };
         }
-        let (head, flags) = match kind {
-            RingKind::ClientToServer => (0, RingFlags::empty()),
-            RingKind::ServerToClient => (self.depth as u16, RingFlags::MASK_INTERRUPT),
+        let flags = match kind {
+            RingKind::ClientToServer => RingFlags::empty(),
+            RingKind::ServerToClient => RingFlags::MASK_INTERRUPT,
         };
         let words = [
             (core::mem::offset_of!(RingHeader, flags), flags.bits()),
+            (core::mem::offset_of!(RingHeader, head), 0),
             (core::mem::offset_of!(RingHeader, tail), 0),
-            (core::mem::offset_of!(RingHeader, head), head),
         ];
         // SAFETY: the first word of the ring, ours alone.
         unsafe { memory::store_u32(ring, COOKIE) };

@@ -1,0 +1,588 @@
+//! Our client against our server, and each against peers that break the protocol, die or lie.
+#![expect(unsafe_code, reason = "tests drive the queues that they opened")]
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use warpwire_ring::memif::{ClientRx, ClientTx, FIRST, RegionPlan, ServerRx, ServerTx};
+use warpwire_ring::{Cause, Post, Receive, RxCursor, Transmit, memory};
+
+use super::*;
+use crate::memif::channel::Channel;
+use crate::memif::message::{AddRing, Hello, Init, MODE_ETHERNET, Message, Text, VERSION};
+use crate::memif::server::admit;
+use crate::memif::system::{Socket, eventfd};
+
+/// A socket's name that no other test or process uses.
+fn socket(test: &str) -> String {
+    format!("@wwmemif-{}-{test}", std::process::id())
+}
+
+fn spec(words: &str) -> NicSpec {
+    words.parse().expect("words of a test")
+}
+
+fn config(options: &str) -> Config {
+    Config::new(&spec(&format!("memif:/test{options}"))).expect("options of a test")
+}
+
+/// Both ends of an interface.
+fn both(test: &str, options: &str) -> (Memif, Memif) {
+    let client = spec(&format!("memif:{}{options}", socket(test)));
+    let server = spec(&format!("memif:{}{options},role=server", socket(test)));
+    std::thread::scope(|scope| {
+        let server = scope.spawn(move || Memif::open(&server));
+        let client = Memif::open(&client).expect("client opens");
+        let server = server.join().expect("no panic").expect("server opens");
+        (client, server)
+    })
+}
+
+/// Sends one frame on a fresh transmit queue's slot `index`.
+fn send<T: Transmit>(queue: &T, index: u64, bytes: &[u8]) -> Trigger {
+    let buffer = queue.buffer(index);
+    assert!(
+        bytes.len() <= buffer.capacity as usize,
+        "no buffer at {index}"
+    );
+    // SAFETY: the buffer of a free slot, long enough.
+    unsafe { memory::copy_in(bytes, buffer.address) };
+    let post = Post {
+        address: buffer.address,
+        length: bytes.len() as u32,
+        parts: 1,
+        ..Post::default()
+    };
+    queue.write(index, &post).expect("its own buffer");
+    queue.publish(index + 1);
+    queue.ring(index + 1)
+}
+
+/// Takes the frame in slot `index`, which must be the only one ready.
+fn take<R: Receive>(queue: &R, index: u64) -> Vec<u8> {
+    assert_eq!(queue.produced(index), index + 1);
+    let segment = queue.segment(index, 0);
+    assert!(!segment.fault() && !segment.more());
+    let mut bytes = vec![0; segment.length as usize];
+    // SAFETY: a checked piece of a ready slot.
+    unsafe { memory::copy_out(segment.address, &mut bytes) };
+    queue.refill(index);
+    queue.release(index + 1);
+    bytes
+}
+
+/// The halves of a pair, attached.
+fn halves<R: Receive, T: Transmit>(pair: &QueuePair) -> (R, T) {
+    // SAFETY: the pair is held by the caller, and only this test drives it.
+    let receive = unsafe { R::attach(&pair.receive) }.expect("attaches");
+    // SAFETY: as above.
+    let transmit = unsafe { T::attach(&pair.transmit) }.expect("attaches");
+    (receive, transmit)
+}
+
+#[test]
+fn every_queue_carries_frames_both_ways() {
+    let (client, server) = both("queues", ",queues=3,depth=8,buffer=256,id=7");
+    assert_eq!((client.caps().queues, server.caps().queues), (3, 3));
+    assert_eq!(server.caps().rx_depth, 8);
+    assert!(client.caps().features.contains(Features::ZERO_COPY_FORWARD));
+    assert!(!server.caps().features.contains(Features::ZERO_COPY_FORWARD));
+    for (number, (ours, theirs)) in client.queues().iter().zip(server.queues()).enumerate() {
+        let (client_rx, client_tx) = halves::<ClientRx, ClientTx>(ours);
+        let (server_rx, server_tx) = halves::<ServerRx, ServerTx>(theirs);
+        for lap in 0..20 {
+            let up = [number as u8, lap as u8, 1];
+            assert_eq!(send(&client_tx, lap, &up), Trigger::PolledIndex);
+            assert_eq!(take(&server_rx, FIRST + lap), up);
+            let down = [number as u8, lap as u8, 2];
+            assert_eq!(send(&server_tx, FIRST + lap, &down), Trigger::PolledIndex);
+            assert_eq!(take(&client_rx, lap), down);
+        }
+    }
+    let said = client.choices().join("\n");
+    assert!(
+        said.contains("client") && said.contains("warpwire"),
+        "{said}"
+    );
+    assert!(client.is_connected() && server.is_connected());
+}
+
+#[test]
+fn a_peer_that_goes_away_is_noticed_counted_and_can_come_back() {
+    let (mut client, server) = both("death", ",depth=4");
+    let mut services = client.take_services();
+    assert_eq!((services.len(), client.take_services().len()), (1, 0));
+    let (client_rx, client_tx) = halves::<ClientRx, ClientTx>(&client.queues()[0]);
+    let (_, server_tx) = halves::<ServerRx, ServerTx>(&server.queues()[0]);
+    send(&server_tx, FIRST, b"last words");
+    send(&client_tx, 0, b"never taken");
+    send(&client_tx, 1, b"nor this");
+    let link = client.queues.private.clone();
+    let word = |nic: &Memif| {
+        let word = link.word(nic.link_word()).expect("in our memory");
+        word.load(std::sync::atomic::Ordering::Acquire)
+    };
+    assert_eq!(word(&client), 0);
+    let other = |counters: &Counters, name| earlier(counters, name);
+    assert_eq!(other(&client.counters(), "in flight"), 2);
+    drop(server);
+    // The service alone notices.
+    std::thread::sleep(Duration::from_millis(2));
+    for service in &mut services {
+        service.run(1);
+    }
+    assert_eq!(word(&client), Cause::Disconnected as u64);
+    assert!(client.disconnect_cause().expect("gone").contains("closed"));
+    let counters = client.counters();
+    assert_eq!(counters.drops, [("peer gone", 2)]);
+    assert_eq!(other(&counters, "disconnects"), 1);
+    assert_eq!(other(&counters, "in flight"), 0);
+    // What arrived stays readable.
+    assert_eq!(take(&client_rx, 0), b"last words");
+
+    let words = spec(&format!("memif:{},depth=4,role=server", socket("death")));
+    std::thread::scope(|scope| {
+        let again = scope.spawn(|| Memif::open(&words));
+        client.reconnect().expect("reconnects");
+        let server = again.join().expect("no panic").expect("opens");
+        assert!(client.is_connected());
+        let (client_rx, _) = halves::<ClientRx, ClientTx>(&client.queues()[0]);
+        let (_, server_tx) = halves::<ServerRx, ServerTx>(&server.queues()[0]);
+        send(&server_tx, FIRST, b"back");
+        assert_eq!(take(&client_rx, 0), b"back");
+    });
+    assert_eq!(client.counters().drops, [("peer gone", 2)]);
+}
+
+#[test]
+fn a_server_outlives_its_client_and_takes_the_next() {
+    let (client, mut server) = both("next", ",depth=4");
+    let (_, client_tx) = halves::<ClientRx, ClientTx>(&client.queues()[0]);
+    let (server_rx, server_tx) = halves::<ServerRx, ServerTx>(&server.queues()[0]);
+    send(&client_tx, 0, b"before");
+    drop(client);
+    assert!(!server.is_connected());
+    // The memory of the dead client is still mapped: both rings can be used without harm.
+    assert_eq!(take(&server_rx, FIRST), b"before");
+    send(&server_tx, FIRST, b"nobody");
+    let words = spec(&format!("memif:{},depth=16", socket("next")));
+    std::thread::scope(|scope| {
+        let next = scope.spawn(|| Memif::open(&words));
+        server.reconnect().expect("takes the next");
+        let client = next.join().expect("no panic").expect("opens");
+        assert_eq!(server.caps().rx_depth, 16);
+        let (_, client_tx) = halves::<ClientRx, ClientTx>(&client.queues()[0]);
+        let (server_rx, _) = halves::<ServerRx, ServerTx>(&server.queues()[0]);
+        send(&client_tx, 0, b"after");
+        assert_eq!(take(&server_rx, FIRST), b"after");
+    });
+}
+
+#[test]
+fn a_second_client_is_sent_away_with_the_reason() {
+    let (client, server) = both("second", "");
+    let words = spec(&format!("memif:{},wait_ms=2000", socket("second")));
+    let error = std::thread::scope(|scope| {
+        let second = scope.spawn(|| Memif::open(&words));
+        while !second.is_finished() {
+            assert!(server.is_connected());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        second.join().expect("no panic").expect_err("refused")
+    });
+    assert!(
+        error.to_string().contains("has a client already"),
+        "{error}"
+    );
+    assert_eq!(earlier(&server.counters(), "refused clients"), 1);
+    assert!(client.is_connected());
+}
+
+#[test]
+fn a_peer_that_asks_is_interrupted_by_the_service() {
+    let (channel, fake) = Socket::pair().expect("pair");
+    let plan = RegionPlan {
+        to_server: 1,
+        to_client: 1,
+        depth: 4,
+        slot_bytes: 64,
+    };
+    let region = Arena::shared(plan.bytes() as usize, Location::PageableHost).expect("maps");
+    let region = Arc::new(region);
+    let queues = Queues::client(&plan, &region).expect("builds");
+    let link = Link::new("memif:test");
+    let event = eventfd().expect("eventfd");
+    let mut peer = event.try_clone().expect("clones");
+    link.connected(Channel::new(channel, "memif:test"), &queues, vec![event]);
+    let mut service = Watchman(link.clone());
+    let mut interrupts = || {
+        let mut count = [0; 8];
+        peer.read_exact(&mut count)
+            .map_or(0, |()| u64::from_ne_bytes(count))
+    };
+    let (_, transmit) = halves::<ClientRx, ClientTx>(&queues.pairs[0]);
+    // The ring starts unmasked: the peer wants interrupts.
+    assert_eq!(send(&transmit, 0, b"one"), Trigger::SystemCall);
+    assert_eq!(interrupts(), 0, "not by the kernel");
+    assert_eq!(service.run(8), 1);
+    assert_eq!(interrupts(), 1);
+    assert_eq!(service.run(8), 0);
+    // The peer masks, and unmasks just after the kernel looked: found at the next look.
+    let ring = region
+        .whole()
+        .address
+        .offset(plan.ring_offset(warpwire_ring::memif::RingKind::ClientToServer, 0));
+    // SAFETY: the flags of a ring of the test.
+    let flags = |value| unsafe { memory::store_release_u16(ring.offset(4), value) };
+    flags(1);
+    assert_eq!(send(&transmit, 1, b"two"), Trigger::PolledIndex);
+    std::thread::sleep(Duration::from_millis(2));
+    assert_eq!(service.run(8), 0);
+    flags(0);
+    std::thread::sleep(Duration::from_millis(2));
+    assert_eq!(service.run(8), 1);
+    assert_eq!(interrupts(), 1);
+    assert_eq!(link.counts().kicks, 2);
+    drop(fake);
+}
+
+#[test]
+fn waits_end_and_say_what_was_missing() {
+    let words = format!("memif:{},wait_ms=30", socket("nobody"));
+    let cases = [
+        (words.clone(), "start the server"),
+        (format!("{words},role=server"), "start the client"),
+    ];
+    for (words, cure) in cases {
+        let error = Memif::open(&spec(&words)).expect_err("nobody there");
+        assert!(
+            matches!(error, Error::Deadline { limit_ms: 30, .. }),
+            "{error}"
+        );
+        assert!(error.to_string().contains(cure), "{error}");
+    }
+    // A server that accepts and then says nothing.
+    let silent = crate::memif::system::Listener::bind(&socket("silent")).expect("binds");
+    let error =
+        Memif::open(&spec(&format!("memif:{},wait_ms=30", socket("silent")))).expect_err("silent");
+    assert!(error.to_string().contains("waiting for hello"), "{error}");
+    drop(silent);
+}
+
+#[test]
+fn a_wrong_secret_id_or_count_is_refused_by_name_on_both_sides() {
+    let cases = [
+        (",secret=alpha", ",secret=beta", "secret"),
+        ("", ",secret=beta", "secret"),
+        (",id=1", ",id=2", "wants interface 1, this is 2"),
+        (",queues=2", "", "takes 1 queues at most; write queues=1"),
+        ("", ",queues=2", "brought 1 rings"),
+    ];
+    for (number, (client, server, reason)) in cases.into_iter().enumerate() {
+        let name = socket(&format!("refused{number}"));
+        let client = spec(&format!("memif:{name}{client}"));
+        let server = spec(&format!("memif:{name},role=server,wait_ms=300{server}"));
+        std::thread::scope(|scope| {
+            let server = scope.spawn(move || Memif::open(&server));
+            let error = Memif::open(&client).expect_err("refused").to_string();
+            assert!(error.contains(reason), "{error}");
+            let error = server.join().expect("no panic").expect_err("nobody else");
+            assert!(matches!(error, Error::Deadline { .. }), "{error}");
+        });
+    }
+    // A server without a secret takes any.
+    let name = socket("any");
+    let (client, server) = (
+        spec(&format!("memif:{name},secret=alpha")),
+        spec(&format!("memif:{name},role=server")),
+    );
+    std::thread::scope(|scope| {
+        let server = scope.spawn(move || Memif::open(&server));
+        Memif::open(&client).expect("taken");
+        server.join().expect("no panic").expect("takes");
+    });
+}
+
+/// A memory file of a test's own.
+fn memory_file(bytes: u64, sealed: bool) -> OwnedFd {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a C string.
+    let fd = unsafe { libc::memfd_create(c"wwmemif".as_ptr(), flags) };
+    assert!(fd >= 0);
+    // SAFETY: a new descriptor that nobody else owns.
+    let file = unsafe { File::from_raw_fd(fd) };
+    file.set_len(bytes).expect("grows");
+    if sealed {
+        // SAFETY: plain integers.
+        let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) };
+        assert_eq!(done, 0);
+    }
+    file.into()
+}
+
+fn good_init() -> Message {
+    Message::Init(Init {
+        version: VERSION,
+        id: 0,
+        mode: MODE_ETHERNET,
+        secret: [0; 24],
+        name: Text::new("fake"),
+    })
+}
+
+fn region(size: u64) -> Message {
+    Message::AddRegion { index: 0, size }
+}
+
+fn ring(change: impl FnOnce(&mut AddRing)) -> Message {
+    let mut ring = AddRing {
+        to_server: true,
+        index: 0,
+        region: 0,
+        offset: 0,
+        log2_depth: 3,
+        private_header: 0,
+    };
+    change(&mut ring);
+    Message::AddRing(ring)
+}
+
+/// A packet of a script, with a descriptor or without.
+type Said = (Vec<u8>, Option<OwnedFd>);
+
+/// A fake client sends messages one after the other, whatever the answers; what does the server
+/// say?
+fn server_says(options: &str, script: &[Said]) -> Error {
+    let (ours, theirs) = Socket::pair().expect("pair");
+    for (bytes, file) in script {
+        ours.send(bytes, file.as_ref().map(AsFd::as_fd))
+            .expect("sends");
+    }
+    let limit = Duration::from_millis(100);
+    let channel = Channel::new(theirs, "memif:test");
+    let result = admit(channel, &config(options), Deadline::after(limit));
+    result.expect_err("a script that must fail")
+}
+
+#[test]
+fn a_server_refuses_what_a_client_must_not_say() {
+    let file = |bytes| Some(memory_file(bytes, true));
+    let event = || Some(OwnedFd::from(eventfd().expect("eventfd")));
+    let say = |message: Message, file| (message.emit().to_vec(), file);
+    let init = || say(good_init(), None);
+    let page = || say(region(4096), file(4096));
+    let connect = || {
+        say(
+            Message::Connect {
+                name: Text::new("x"),
+            },
+            None,
+        )
+    };
+    let wrong_init = |change: fn(&mut Init)| {
+        let Message::Init(mut init) = good_init() else {
+            unreachable!("as built above")
+        };
+        change(&mut init);
+        say(Message::Init(init), None)
+    };
+    let with_ring = |change: fn(&mut AddRing)| vec![init(), page(), say(ring(change), event())];
+    let cases: Vec<(Vec<Said>, &str)> = vec![
+        (vec![], "waiting for init"),
+        (vec![(vec![], None)], "closed"),
+        (vec![(vec![1], None)], "without a type"),
+        (vec![(vec![99, 0, 0], None)], "unknown type 99"),
+        (
+            vec![(good_init().emit()[..20].to_vec(), None)],
+            "20 bytes where type 3 needs at least 33",
+        ),
+        (vec![(vec![3; 129], None)], "too long"),
+        (vec![say(Message::Ack, None)], "sent ack where init was due"),
+        (
+            vec![say(
+                Message::Disconnect {
+                    code: 3,
+                    reason: Text::new("b\x1bye"),
+                },
+                None,
+            )],
+            "b?ye (code 3)",
+        ),
+        (
+            vec![wrong_init(|init| init.version = 0x0100)],
+            "speaks memif 0x0100",
+        ),
+        (vec![wrong_init(|init| init.mode = 1)], "mode 1"),
+        (vec![init(), init()], "sent init where"),
+        (vec![init(), say(region(4096), None)], "no memory file"),
+        (
+            vec![init(), say(region(4097), file(4096))],
+            "4097 bytes for region 0 whose file has 4096",
+        ),
+        (
+            vec![init(), say(region(0), file(4096))],
+            "announced 0 bytes",
+        ),
+        (
+            vec![init(), say(region(u64::MAX), file(4096))],
+            "whose file has 4096",
+        ),
+        (vec![init(), say(region(4096), file(9 << 30))], "more than"),
+        (
+            vec![init(), say(region(4096), Some(memory_file(4096, false)))],
+            "not sealed",
+        ),
+        (vec![init(), say(region(4096), event())], "not sealed"),
+        (vec![init(), page(), page()], "region 1 was due"),
+        (vec![init(), say(ring(|_| ()), event())], "outside"),
+        (vec![init(), page(), say(ring(|_| ()), None)], "no eventfd"),
+        (with_ring(|ring| ring.index = 1), "ring 0 was due"),
+        (with_ring(|ring| ring.index = u16::MAX), "ring 0 was due"),
+        (
+            with_ring(|ring| ring.region = 1),
+            "region 1, which is outside",
+        ),
+        (with_ring(|ring| ring.offset = 8), "not aligned"),
+        (with_ring(|ring| ring.offset = 4096 - 128), "outside"),
+        (with_ring(|ring| ring.offset = u32::MAX - 15), "outside"),
+        (with_ring(|ring| ring.log2_depth = 8), "outside"),
+        (with_ring(|ring| ring.log2_depth = 15), "2^15"),
+        (with_ring(|ring| ring.log2_depth = 255), "2^255"),
+        (with_ring(|ring| ring.log2_depth = 0), "2^0"),
+        (with_ring(|ring| ring.private_header = 4), "private headers"),
+        (vec![init(), connect()], "brought 0 rings"),
+        (
+            vec![
+                init(),
+                page(),
+                say(ring(|_| ()), event()),
+                say(ring(|ring| ring.to_server = false), event()),
+                connect(),
+            ],
+            "without the memif cookie",
+        ),
+    ];
+    for (script, want) in cases {
+        let said = server_says("", &script).to_string();
+        assert!(said.contains(want), "want `{want}`, got `{said}`");
+    }
+}
+
+#[test]
+fn a_client_refuses_what_a_server_must_not_say() {
+    let hello = Hello {
+        name: Text::new("fake"),
+        min_version: VERSION,
+        max_version: VERSION,
+        max_region: 0,
+        max_ring_to_server: 0,
+        max_ring_to_client: 0,
+        max_log2_depth: 10,
+    };
+    let connected = Message::Connected {
+        name: Text::new("x"),
+    };
+    let goodbye = Message::Disconnect {
+        code: 1,
+        reason: Text::new("go away"),
+    };
+    let good = Message::Hello(hello);
+    let low = Hello {
+        max_version: 0x01FF,
+        ..hello
+    };
+    let high = Hello {
+        min_version: 0x0201,
+        max_version: 0x0300,
+        ..hello
+    };
+    let shallow = Hello {
+        max_log2_depth: 9,
+        ..hello
+    };
+    let acks = [Message::Ack; 4];
+    let cases: Vec<(Vec<Message>, &str)> = vec![
+        (vec![], "waiting for hello"),
+        (vec![Message::Ack], "sent ack where hello was due"),
+        (vec![Message::Hello(low)], "speaks memif"),
+        (vec![Message::Hello(high)], "speaks memif"),
+        (vec![Message::Hello(shallow)], "rings of 2^9 slots"),
+        (vec![good], "waiting for the acknowledgement of init"),
+        (
+            vec![good, good],
+            "sent hello where the acknowledgement of init was due",
+        ),
+        (vec![good, goodbye], "go away (code 1)"),
+        (vec![good, Message::Ack, goodbye], "go away"),
+        ([&[good], &acks[..]].concat(), "waiting for connected"),
+        (
+            [&[good], &acks[..], &[Message::Ack]].concat(),
+            "sent ack where connected",
+        ),
+    ];
+    let plan = config("").plan();
+    let memory = memory_file(plan.bytes(), true);
+    let join = |script: &[Message]| {
+        let (ours, theirs) = Socket::pair().expect("pair");
+        for message in script {
+            theirs.send(&message.emit(), None).expect("sends");
+        }
+        let deadline = Deadline::after(Duration::from_millis(30));
+        let channel = Channel::new(ours, "memif:test");
+        client::join(channel, &config(""), &plan, memory.as_fd(), deadline)
+    };
+    for (script, want) in cases {
+        let said = join(&script).expect_err(want).to_string();
+        assert!(said.contains(want), "want `{want}`, got `{said}`");
+    }
+    let joined = join(&[&[good], &acks[..], &[connected]].concat()).expect("a whole handshake");
+    assert_eq!(
+        (joined.peer.as_str(), joined.to_server.len()),
+        ("fake (x)", 1)
+    );
+}
+
+#[test]
+fn a_server_starts_at_the_indices_that_it_finds() {
+    // A client that offered its buffers before the server looked.
+    let (client, server) = both("indices", ",depth=4");
+    let cursor: RxCursor = warpwire_ring::memif::server_rx_cursor(0);
+    assert_eq!(cursor.head, FIRST);
+    let (client_rx, _) = halves::<ClientRx, ClientTx>(&client.queues()[0]);
+    let (_, server_tx) = halves::<ServerRx, ServerTx>(&server.queues()[0]);
+    assert_eq!(server_tx.completions(FIRST - 4), FIRST);
+    for lap in 0..6 {
+        send(&server_tx, FIRST + lap, &[lap as u8]);
+        assert_eq!(take(&client_rx, lap), [lap as u8]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_packet_makes_a_server_panic(
+        packets in prop::collection::vec(
+            (0_u8..10, prop::collection::vec(any::<u8>(), 0..140), any::<bool>()),
+            1..6,
+        ),
+        polite in any::<bool>(),
+    ) {
+        let mut script = Vec::new();
+        if polite {
+            script.push((good_init().emit().to_vec(), None));
+            script.push((region(4096).emit().to_vec(), Some(memory_file(4096, true))));
+        }
+        for (kind, body, with_file) in packets {
+            let mut bytes = vec![kind, 0];
+            bytes.extend(body);
+            script.push((bytes, with_file.then(|| memory_file(4096, true))));
+        }
+        script.push((vec![9, 0], None));
+        // It ends with an error and not with a panic; which one does not matter.
+        let _ = server_says("", &script);
+    }
+}
