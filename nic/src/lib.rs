@@ -7,8 +7,13 @@
 pub mod caps;
 pub mod counters;
 pub mod error;
+mod ethtool;
+pub mod interfaces;
 pub mod memif;
+pub mod namespace;
+mod netlink;
 pub mod spec;
+pub mod xdp;
 
 pub use caps::{Caps, Features};
 pub use counters::Counters;
