@@ -6,7 +6,10 @@
 //! ring.
 
 pub mod arena;
+pub mod executor;
 pub mod service;
+mod system;
 
 pub use arena::Arena;
+pub use executor::CpuExecutor;
 pub use service::Service;
