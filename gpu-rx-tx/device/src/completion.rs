@@ -2,6 +2,7 @@
 
 use warpwire_ring::{Cause, Transmit};
 
+use crate::queue::tx;
 use crate::simt::Simt;
 use crate::transmit::Sender;
 
@@ -33,7 +34,7 @@ impl<T: Transmit> Sender<T> {
     #[inline(always)]
     fn harvest_by_index<S: Simt>(&mut self, simt: &S) -> Result<(), Cause> {
         let ring = &self.queue.ring;
-        let old = self.cursor.completions;
+        let old = self.completions;
         let mut seen = old;
         if simt.is_leader() {
             // pairs with: the consumer's completion index
@@ -58,21 +59,21 @@ impl<T: Transmit> Sender<T> {
         if simt.is_leader() {
             ring.retire(seen);
         }
-        self.cursor.completions = seen;
-        self.cursor.completed = self.cursor.completed.wrapping_add(new);
+        self.completions = seen;
+        self.completed = self.completed.wrapping_add(new);
         Ok(())
     }
 
     /// Each lane looks at a completion of its own; what counts is the prefix without a gap.
     #[inline(always)]
     fn harvest_by_phase<S: Simt>(&mut self, simt: &S) -> Result<(), Cause> {
-        let start = self.cursor.completions;
+        let start = self.completions;
         let mut fault = None;
         let mut run = S::WIDTH;
         // Every completion frees a slot, so there are at most as many as slots in flight.
         while run == S::WIDTH && self.in_flight() > 0 {
-            let near = self.cursor.completed;
-            let index = self.cursor.completions.wrapping_add(u64::from(simt.lane()));
+            let near = self.completed;
+            let index = self.completions.wrapping_add(u64::from(simt.lane()));
             let there = u64::from(simt.lane()) < self.in_flight();
             let completion = if there {
                 self.queue.ring.completion(index, near)
@@ -94,23 +95,22 @@ impl<T: Transmit> Sender<T> {
                 let last = simt.shuffle(code, 31 - faults.leading_zeros());
                 fault = Cause::from_number(last);
                 self.corrupted |= fault == Some(Cause::RingCorrupted);
-                self.cursor.last_cause = last;
-                self.cursor.faults = self
-                    .cursor
-                    .faults
-                    .wrapping_add(u64::from(faults.count_ones()));
+                if let (Some(cause), true) = (fault, simt.is_leader()) {
+                    self.queue.set_cause(cause);
+                    self.queue.count(tx::FAULTS, faults.count_ones().into());
+                }
             }
             if freed > self.in_flight() {
                 return self.corrupt();
             }
-            self.cursor.completions = self.cursor.completions.wrapping_add(u64::from(run));
-            self.cursor.completed = upto;
+            self.completions = self.completions.wrapping_add(u64::from(run));
+            self.completed = upto;
         }
-        if self.cursor.completions != start {
+        if self.completions != start {
             // All lanes have read the entries that lane 0 gives back.
             simt.sync_warp();
             if simt.is_leader() {
-                self.queue.ring.retire(self.cursor.completions);
+                self.queue.ring.retire(self.completions);
             }
         }
         match fault {
@@ -123,7 +123,7 @@ impl<T: Transmit> Sender<T> {
     #[inline(always)]
     fn corrupt(&mut self) -> Result<(), Cause> {
         self.corrupted = true;
-        self.cursor.last_cause = Cause::RingCorrupted as u32;
+        self.queue.set_cause(Cause::RingCorrupted);
         Err(Cause::RingCorrupted)
     }
 }

@@ -61,29 +61,29 @@ impl<R: Receive> RxQueue<R> {
         unsafe { core::ptr::read(self.cursor.value() as *const RxCursor) }
     }
 
+    /// Stores where the queue stands. *One lane.*
     #[inline(always)]
-    pub(crate) fn store(&self, cursor: &RxCursor) {
-        for (offset, value) in [
-            (core::mem::offset_of!(RxCursor, head), cursor.head),
-            (core::mem::offset_of!(RxCursor, released), cursor.released),
-            (core::mem::offset_of!(RxCursor, frames), cursor.frames),
-            (core::mem::offset_of!(RxCursor, bytes), cursor.bytes),
-            (core::mem::offset_of!(RxCursor, faults), cursor.faults),
-            (core::mem::offset_of!(RxCursor, too_long), cursor.too_long),
-        ] {
-            // SAFETY: a field of the queue's cursor; a host that watches sees whole words.
-            unsafe { memory::store_u64(self.cursor.offset(offset as u64), value) };
-        }
-        for (offset, value) in [
-            (
-                core::mem::offset_of!(RxCursor, last_cause),
-                cursor.last_cause,
-            ),
-            (core::mem::offset_of!(RxCursor, skipping), cursor.skipping),
-        ] {
-            // SAFETY: a field of the queue's cursor.
-            unsafe { memory::store_u32(self.cursor.offset(offset as u64), value) };
-        }
+    pub(crate) fn store(&self, head: u64, released: u64, skipping: bool) {
+        // SAFETY: a field of the queue's cursor; a host that watches sees whole words.
+        unsafe { memory::store_u64(self.cursor.offset(rx::HEAD), head) };
+        // SAFETY: as above.
+        unsafe { memory::store_u64(self.cursor.offset(rx::RELEASED), released) };
+        // SAFETY: as above.
+        unsafe { memory::store_u32(self.cursor.offset(rx::SKIPPING), u32::from(skipping)) };
+    }
+
+    /// Adds to a counter of the cursor, named by its offset. *One lane.*
+    #[inline(always)]
+    pub(crate) fn count(&self, counter: u64, value: u64) {
+        // SAFETY: a field of the queue's cursor; its only writer is the driver of the queue.
+        unsafe { add(self.cursor.offset(counter), value) };
+    }
+
+    /// Remembers why something failed. *One lane.*
+    #[inline(always)]
+    pub(crate) fn set_cause(&self, cause: Cause) {
+        // SAFETY: a field of the queue's cursor.
+        unsafe { memory::store_u32(self.cursor.offset(rx::LAST_CAUSE), cause as u32) };
     }
 
     #[inline(always)]
@@ -191,30 +191,31 @@ impl<T: Transmit> TxQueue<T> {
         unsafe { core::ptr::read(self.cursor.value() as *const TxCursor) }
     }
 
+    /// Stores where the queue stands; nothing is reserved. *One lane.*
     #[inline(always)]
-    pub(crate) fn store(&self, cursor: &TxCursor) {
-        for (offset, value) in [
-            (core::mem::offset_of!(TxCursor, reserved), cursor.reserved),
-            (core::mem::offset_of!(TxCursor, published), cursor.published),
-            (core::mem::offset_of!(TxCursor, completed), cursor.completed),
-            (
-                core::mem::offset_of!(TxCursor, completions),
-                cursor.completions,
-            ),
-            (core::mem::offset_of!(TxCursor, frames), cursor.frames),
-            (core::mem::offset_of!(TxCursor, bytes), cursor.bytes),
-            (
-                core::mem::offset_of!(TxCursor, no_resource),
-                cursor.no_resource,
-            ),
-            (core::mem::offset_of!(TxCursor, faults), cursor.faults),
-        ] {
-            // SAFETY: a field of the queue's cursor; a host that watches sees whole words.
-            unsafe { memory::store_u64(self.cursor.offset(offset as u64), value) };
-        }
-        let last_cause = core::mem::offset_of!(TxCursor, last_cause) as u64;
+    pub(crate) fn store(&self, published: u64, completed: u64, completions: u64) {
+        // SAFETY: a field of the queue's cursor; a host that watches sees whole words.
+        unsafe { memory::store_u64(self.cursor.offset(tx::RESERVED), published) };
+        // SAFETY: as above.
+        unsafe { memory::store_u64(self.cursor.offset(tx::PUBLISHED), published) };
+        // SAFETY: as above.
+        unsafe { memory::store_u64(self.cursor.offset(tx::COMPLETED), completed) };
+        // SAFETY: as above.
+        unsafe { memory::store_u64(self.cursor.offset(tx::COMPLETIONS), completions) };
+    }
+
+    /// Adds to a counter of the cursor, named by its offset. *One lane.*
+    #[inline(always)]
+    pub(crate) fn count(&self, counter: u64, value: u64) {
+        // SAFETY: a field of the queue's cursor; its only writer is the driver of the queue.
+        unsafe { add(self.cursor.offset(counter), value) };
+    }
+
+    /// Remembers why something failed. *One lane.*
+    #[inline(always)]
+    pub(crate) fn set_cause(&self, cause: Cause) {
         // SAFETY: a field of the queue's cursor.
-        unsafe { memory::store_u32(self.cursor.offset(last_cause), cursor.last_cause) };
+        unsafe { memory::store_u32(self.cursor.offset(tx::LAST_CAUSE), cause as u32) };
     }
 
     #[inline(always)]
@@ -231,6 +232,49 @@ impl<T: Transmit> TxQueue<T> {
         // claim at the callers.
         unsafe { Piece::new(buffer.address, buffer.capacity, buffer.capacity) }
     }
+}
+
+/// Offsets within [`RxCursor`].
+pub(crate) mod rx {
+    use super::RxCursor;
+    use core::mem::offset_of;
+
+    pub(crate) const HEAD: u64 = offset_of!(RxCursor, head) as u64;
+    pub(crate) const RELEASED: u64 = offset_of!(RxCursor, released) as u64;
+    pub(crate) const FRAMES: u64 = offset_of!(RxCursor, frames) as u64;
+    pub(crate) const BYTES: u64 = offset_of!(RxCursor, bytes) as u64;
+    pub(crate) const FAULTS: u64 = offset_of!(RxCursor, faults) as u64;
+    pub(crate) const TOO_LONG: u64 = offset_of!(RxCursor, too_long) as u64;
+    pub(crate) const LAST_CAUSE: u64 = offset_of!(RxCursor, last_cause) as u64;
+    pub(crate) const SKIPPING: u64 = offset_of!(RxCursor, skipping) as u64;
+}
+
+/// Offsets within [`TxCursor`].
+pub(crate) mod tx {
+    use super::TxCursor;
+    use core::mem::offset_of;
+
+    pub(crate) const RESERVED: u64 = offset_of!(TxCursor, reserved) as u64;
+    pub(crate) const PUBLISHED: u64 = offset_of!(TxCursor, published) as u64;
+    pub(crate) const COMPLETED: u64 = offset_of!(TxCursor, completed) as u64;
+    pub(crate) const COMPLETIONS: u64 = offset_of!(TxCursor, completions) as u64;
+    pub(crate) const FRAMES: u64 = offset_of!(TxCursor, frames) as u64;
+    pub(crate) const BYTES: u64 = offset_of!(TxCursor, bytes) as u64;
+    pub(crate) const NO_RESOURCE: u64 = offset_of!(TxCursor, no_resource) as u64;
+    pub(crate) const FAULTS: u64 = offset_of!(TxCursor, faults) as u64;
+    pub(crate) const LAST_CAUSE: u64 = offset_of!(TxCursor, last_cause) as u64;
+}
+
+/// Adds to a word that has this one writer; any number of readers see whole values.
+///
+/// # Safety
+/// The address is that of a live, aligned word of 64 bits.
+#[inline(always)]
+unsafe fn add(address: DeviceAddress, value: u64) {
+    // SAFETY: passed on.
+    let now = unsafe { memory::load_u64(address) };
+    // SAFETY: passed on.
+    unsafe { memory::store_u64(address, now.wrapping_add(value)) };
 }
 
 #[inline(always)]

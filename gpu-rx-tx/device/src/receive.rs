@@ -9,6 +9,7 @@ use warpwire_ring::{Cause, Location, Meta, QueueBlock, Receive, RxCursor};
 use crate::area::Area;
 use crate::batch::{Batch, Look, MAX_BATCH, Marks, Verdict, low};
 use crate::piece::Piece;
+use crate::queue::rx;
 use crate::reader::{Frame, Lent, Reader};
 use crate::simt::Simt;
 use crate::wait::{Wait, wait_until};
@@ -29,7 +30,10 @@ use crate::wait::{Wait, wait_until};
 #[derive(Clone, Copy)]
 pub struct Receiver<R> {
     reader: Reader<R>,
-    cursor: RxCursor,
+    /// Next slot to look at.
+    head: u64,
+    /// Every slot before this one was given back.
+    released: u64,
     /// The producer's index when it was last looked at.
     produced: u64,
     /// Slots that a frame may have.
@@ -38,6 +42,8 @@ pub struct Receiver<R> {
     calls: u32,
     /// Whether done bits may be set between `released` and `head`.
     scattered: bool,
+    /// Whether the rest of a frame that is too long is being thrown away.
+    skipping: bool,
     /// Whether the peer broke the ring.
     corrupted: bool,
 }
@@ -63,11 +69,13 @@ impl<R: Receive> Receiver<R> {
         }
         Ok(Self {
             reader,
-            cursor,
+            head: cursor.head,
+            released: cursor.released,
             produced: cursor.head,
             limit: depth.min(MAX_BATCH),
             calls: 0,
             scattered: lent > 0,
+            skipping: cursor.skipping != 0,
             corrupted: false,
         })
     }
@@ -86,24 +94,31 @@ impl<R: Receive> Receiver<R> {
         &self.reader
     }
 
-    /// Where the queue stands, and what it has counted.
+    /// Where the queue stands, and what it has counted. Counters are in memory all the time, for
+    /// the host that watches; where the queue stands gets there by [`Receiver::save`].
     #[inline(always)]
-    pub const fn cursor(&self) -> &RxCursor {
-        &self.cursor
+    pub fn cursor(&self) -> RxCursor {
+        RxCursor {
+            head: self.head,
+            released: self.released,
+            skipping: u32::from(self.skipping),
+            ..self.reader.queue.restore()
+        }
     }
 
     /// Slots that are lent now.
     #[inline(always)]
     pub const fn lent(&self) -> u64 {
-        self.cursor.head.wrapping_sub(self.cursor.released)
+        self.head.wrapping_sub(self.released)
     }
 
-    /// *Collective.* Writes the cursor to its place in memory: for the host that watches, and for
-    /// the kernel that attaches next.
+    /// *Collective.* Writes where the queue stands to its place in memory, for the kernel that
+    /// attaches next.
     #[inline(always)]
     pub fn save<S: Simt>(&mut self, simt: &S) {
         if simt.is_leader() {
-            self.reader.queue.store(&self.cursor);
+            let queue = &self.reader.queue;
+            queue.store(self.head, self.released, self.skipping);
             let counters = self.reader.queue.provenance();
             counters.device_calls.add(u64::from(self.calls));
         }
@@ -135,8 +150,8 @@ impl<R: Receive> Receiver<R> {
             return Ok(Batch::EMPTY);
         }
         let (marks, bytes) = self.scan(simt, ready);
-        if (marks.more | marks.fault) == 0 && self.cursor.skipping == 0 {
-            return Ok(self.take(ready, ready, 0, bytes, Marks::default()));
+        if (marks.more | marks.fault) == 0 && !self.skipping {
+            return Ok(self.take(simt, ready, ready, 0, bytes, Marks::default()));
         }
         self.peek_frames(simt, wanted, ready, marks)
     }
@@ -212,24 +227,27 @@ impl<R: Receive> Receiver<R> {
         }
     }
 
-    /// Puts the batch that was taken last back unread: the next `peek` sees its frames again. Its
-    /// frames, bytes and faults no longer count.
+    /// *Collective.* Puts the batch that was taken last back unread: the next `peek` sees its
+    /// frames again. Its frames, bytes and faults no longer count.
     ///
     /// # Errors
     /// The batch, if another one was taken after it.
     #[inline(always)]
-    pub fn put_back(&mut self, batch: Batch) -> Result<(), Batch> {
+    pub fn put_back<S: Simt>(&mut self, simt: &S, batch: Batch) -> Result<(), Batch> {
         if batch.slots == 0 {
             return Ok(());
         }
         let end = batch.first.wrapping_add(u64::from(batch.slots));
-        if end != self.cursor.head {
+        if end != self.head {
             return Err(batch);
         }
-        self.cursor.head = batch.first;
-        self.cursor.frames = self.cursor.frames.wrapping_sub(u64::from(batch.frames));
-        self.cursor.bytes = self.cursor.bytes.wrapping_sub(u64::from(batch.bytes));
-        self.cursor.faults = self.cursor.faults.wrapping_sub(u64::from(batch.faults));
+        self.head = batch.first;
+        if simt.is_leader() {
+            let queue = &self.reader.queue;
+            queue.count(rx::FRAMES, u64::from(batch.frames).wrapping_neg());
+            queue.count(rx::BYTES, u64::from(batch.bytes).wrapping_neg());
+            queue.count(rx::FAULTS, u64::from(batch.faults).wrapping_neg());
+        }
         Ok(())
     }
 
@@ -285,14 +303,14 @@ impl<R: Receive> Receiver<R> {
     pub fn collect<S: Simt>(&mut self, simt: &S) {
         let queue = self.reader.queue;
         let per_word = queue.depth().min(32);
-        let mut upto = self.cursor.released;
-        while upto != self.cursor.head {
+        let mut upto = self.released;
+        while upto != self.head {
             // Lane 0 looks for all, so that all lanes come to the same end.
             // pairs with: Reader::give_back
             let (word, bit) = queue.done(upto);
             let word = simt.shuffle(word, 0);
             simt.sync_warp();
-            let lent = self.cursor.head.wrapping_sub(upto);
+            let lent = self.head.wrapping_sub(upto);
             let run = ((word >> bit).trailing_ones()).min(lent.min(32) as u32);
             if run == 0 {
                 break;
@@ -306,10 +324,10 @@ impl<R: Receive> Receiver<R> {
                 break;
             }
         }
-        if upto != self.cursor.released {
+        if upto != self.released {
             self.advance(simt, upto);
         }
-        self.scattered = upto != self.cursor.head;
+        self.scattered = upto != self.head;
     }
 
     /// Frames of several slots, frames at fault, and frames that are too long.
@@ -332,7 +350,7 @@ impl<R: Receive> Receiver<R> {
                 window,
                 limit: self.limit,
                 wanted,
-                skipping: self.cursor.skipping != 0,
+                skipping: self.skipping,
             };
             match look.judge() {
                 Verdict::Take {
@@ -341,17 +359,13 @@ impl<R: Receive> Receiver<R> {
                     faults,
                     marks: taken,
                 } => {
-                    if faults > 0 {
+                    if faults > 0 && simt.is_leader() {
                         let bad = u64::from((look.marks.fault & low(slots)).trailing_zeros());
-                        let cause = self
-                            .reader
-                            .queue
-                            .ring
-                            .fault(self.cursor.head.wrapping_add(bad));
-                        self.cursor.last_cause = cause as u32;
+                        let queue = &self.reader.queue;
+                        queue.set_cause(queue.ring.fault(self.head.wrapping_add(bad)));
                     }
                     let bytes = self.bytes(simt, slots, taken.fault);
-                    return Ok(self.take(slots, frames - faults, faults, bytes, taken));
+                    return Ok(self.take(simt, slots, frames - faults, faults, bytes, taken));
                 }
                 Verdict::Wait => return Ok(Batch::EMPTY),
                 Verdict::Widen => window = self.limit,
@@ -360,10 +374,13 @@ impl<R: Receive> Receiver<R> {
                     starts,
                     goes_on,
                 } => {
-                    self.cursor.too_long += u64::from(starts);
-                    self.cursor.skipping = u32::from(goes_on);
-                    let first = self.cursor.head;
-                    self.cursor.head = first.wrapping_add(u64::from(slots));
+                    if starts && simt.is_leader() {
+                        self.reader.queue.count(rx::TOO_LONG, 1);
+                        self.reader.queue.set_cause(Cause::FrameTooLong);
+                    }
+                    self.skipping = goes_on;
+                    let first = self.head;
+                    self.head = first.wrapping_add(u64::from(slots));
                     self.hand_back(simt, first, slots);
                 }
             }
@@ -375,12 +392,25 @@ impl<R: Receive> Receiver<R> {
     }
 
     #[inline(always)]
-    fn take(&mut self, slots: u32, frames: u32, faults: u32, bytes: u32, marks: Marks) -> Batch {
-        let first = self.cursor.head;
-        self.cursor.head = first.wrapping_add(u64::from(slots));
-        self.cursor.frames = self.cursor.frames.wrapping_add(u64::from(frames));
-        self.cursor.bytes = self.cursor.bytes.wrapping_add(u64::from(bytes));
-        self.cursor.faults = self.cursor.faults.wrapping_add(u64::from(faults));
+    fn take<S: Simt>(
+        &mut self,
+        simt: &S,
+        slots: u32,
+        frames: u32,
+        faults: u32,
+        bytes: u32,
+        marks: Marks,
+    ) -> Batch {
+        let first = self.head;
+        self.head = first.wrapping_add(u64::from(slots));
+        if simt.is_leader() {
+            let queue = &self.reader.queue;
+            queue.count(rx::FRAMES, u64::from(frames));
+            queue.count(rx::BYTES, u64::from(bytes));
+            if faults > 0 {
+                queue.count(rx::FAULTS, u64::from(faults));
+            }
+        }
         Batch {
             first,
             slots,
@@ -397,10 +427,10 @@ impl<R: Receive> Receiver<R> {
         if R::PHASED {
             return Ok(self.ready_by_phase(simt, window));
         }
-        let mut there = self.produced.wrapping_sub(self.cursor.head);
+        let mut there = self.produced.wrapping_sub(self.head);
         if there < u64::from(window) {
             self.look(simt)?;
-            there = self.produced.wrapping_sub(self.cursor.head);
+            there = self.produced.wrapping_sub(self.head);
         }
         Ok(there.min(u64::from(window)) as u32)
     }
@@ -417,10 +447,10 @@ impl<R: Receive> Receiver<R> {
         seen = simt.shuffle_u64(seen, 0);
         // What lane 0 acquired is seen by all lanes after this.
         simt.sync_warp();
-        let out = seen.wrapping_sub(self.cursor.released);
+        let out = seen.wrapping_sub(self.released);
         self.corrupted |= out > u64::from(self.reader.queue.depth());
         if self.corrupted {
-            self.cursor.last_cause = Cause::RingCorrupted as u32;
+            self.reader.queue.set_cause(Cause::RingCorrupted);
             return Err(Cause::RingCorrupted);
         }
         self.produced = seen;
@@ -436,7 +466,7 @@ impl<R: Receive> Receiver<R> {
         let mut ready = 0;
         while ready < window {
             let i = ready + simt.lane();
-            let index = self.cursor.head.wrapping_add(u64::from(i));
+            let index = self.head.wrapping_add(u64::from(i));
             let votes = simt.ballot(i < window && ring.owned(index));
             let run = votes.trailing_ones();
             ready += run;
@@ -461,7 +491,7 @@ impl<R: Receive> Receiver<R> {
         let mut base = 0;
         while base < ready {
             let i = base + simt.lane();
-            let index = self.cursor.head.wrapping_add(u64::from(i));
+            let index = self.head.wrapping_add(u64::from(i));
             let (mut more, mut fault) = (false, false);
             if i < ready {
                 let segment = self.reader.queue.ring.segment(index, 0);
@@ -492,7 +522,7 @@ impl<R: Receive> Receiver<R> {
         let mut i = simt.lane();
         while i < slots {
             if except >> i & 1 == 0 {
-                let index = self.cursor.head.wrapping_add(u64::from(i));
+                let index = self.head.wrapping_add(u64::from(i));
                 bytes = bytes.wrapping_add(self.reader.slot_bytes(index));
             }
             i += S::WIDTH;
@@ -503,7 +533,7 @@ impl<R: Receive> Receiver<R> {
     /// Ends the loan of `slots` slots from `first` on.
     #[inline(always)]
     fn hand_back<S: Simt>(&mut self, simt: &S, first: u64, slots: u32) {
-        if first == self.cursor.released {
+        if first == self.released {
             self.refill(simt, first, slots);
             self.advance(simt, first.wrapping_add(u64::from(slots)));
         } else {
@@ -534,7 +564,7 @@ impl<R: Receive> Receiver<R> {
     fn advance<S: Simt>(&mut self, simt: &S, upto: u64) {
         // All lanes have read and refilled what lane 0 gives back.
         simt.sync_warp();
-        self.cursor.released = upto;
+        self.released = upto;
         if simt.is_leader() {
             let trigger = self.reader.queue.ring.release(upto);
             let counters = self.reader.queue.provenance();

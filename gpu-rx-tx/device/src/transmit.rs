@@ -8,7 +8,7 @@
 use warpwire_ring::{Cause, Post, PostFlags, QueueBlock, Transmit, TxCursor};
 
 use crate::piece::Piece;
-use crate::queue::TxQueue;
+use crate::queue::{TxQueue, tx};
 use crate::simt::Simt;
 use crate::wait::{Wait, wait_until};
 
@@ -31,9 +31,14 @@ use crate::wait::{Wait, wait_until};
 #[derive(Clone, Copy)]
 pub struct Sender<T> {
     pub(crate) queue: TxQueue<T>,
-    pub(crate) cursor: TxCursor,
-    /// The doorbell said so far that slots up to here are published.
-    rung: u64,
+    /// Every slot before this one was published.
+    pub(crate) published: u64,
+    /// Every slot before this one is free again.
+    pub(crate) completed: u64,
+    /// Completion entries that were consumed.
+    pub(crate) completions: u64,
+    /// Whether something was published that the doorbell did not tell of.
+    unrung: bool,
     /// Slots reserved and claimed, counted from `published`.
     reserved: u32,
     claimed: u32,
@@ -43,8 +48,6 @@ pub struct Sender<T> {
     open: Open,
     /// A cut of the batch: slots from `published` on that may be sent, and why no more.
     cut: Option<(u32, Cause)>,
-    /// Every slot of this many asks for a completion; a power of two.
-    signal: u64,
     /// Calls that the counters do not know of yet.
     pub(crate) calls: u32,
     /// Whether the peer broke the ring.
@@ -77,7 +80,6 @@ impl Claim {
 pub(crate) struct Tally {
     frames: u32,
     bytes: u32,
-    descriptors: u32,
     headers: u32,
     pub(crate) by_reference: u32,
     pub(crate) copied_device: u32,
@@ -109,32 +111,38 @@ impl<T: Transmit> Sender<T> {
     pub unsafe fn attach(block: &QueueBlock) -> Result<Self, Cause> {
         // SAFETY: passed on.
         let queue: TxQueue<T> = unsafe { TxQueue::attach(block) }?;
-        let mut cursor = queue.restore();
-        let depth = queue.depth();
-        if cursor.published.wrapping_sub(cursor.completed) > u64::from(depth) {
+        // What an earlier kernel reserved and did not publish is free.
+        let cursor = queue.restore();
+        if cursor.published.wrapping_sub(cursor.completed) > u64::from(queue.depth()) {
             return Err(Cause::RingCorrupted);
         }
-        // What an earlier kernel reserved and did not publish is free.
-        cursor.reserved = cursor.published;
         Ok(Self {
             queue,
-            cursor,
-            rung: cursor.published,
+            published: cursor.published,
+            completed: cursor.completed,
+            completions: cursor.completions,
+            unrung: false,
             reserved: 0,
             claimed: 0,
             lane: Tally::default(),
             open: Open::default(),
             cut: None,
-            signal: u64::from((depth / 4).max(1)),
             calls: 0,
             corrupted: false,
         })
     }
 
-    /// Where the queue stands, and what it has counted.
+    /// Where the queue stands, and what it has counted. Counters are in memory all the time, for
+    /// the host that watches; where the queue stands gets there by [`Sender::save`].
     #[inline(always)]
-    pub const fn cursor(&self) -> &TxCursor {
-        &self.cursor
+    pub fn cursor(&self) -> TxCursor {
+        TxCursor {
+            reserved: self.published.wrapping_add(u64::from(self.reserved)),
+            published: self.published,
+            completed: self.completed,
+            completions: self.completions,
+            ..self.queue.restore()
+        }
     }
 
     /// Slots.
@@ -146,16 +154,17 @@ impl<T: Transmit> Sender<T> {
     /// Slots that the NIC has not completed yet.
     #[inline(always)]
     pub const fn in_flight(&self) -> u64 {
-        self.cursor.published.wrapping_sub(self.cursor.completed)
+        self.published.wrapping_sub(self.completed)
     }
 
-    /// *Collective.* Writes the cursor to its place in memory: for the host that watches, and for
-    /// the kernel that attaches next. What is reserved and not published is let go.
+    /// *Collective.* Writes where the queue stands to its place in memory, for the kernel that
+    /// attaches next. What is reserved and not published is let go.
     #[inline(always)]
     pub fn save<S: Simt>(&mut self, simt: &S) {
         self.let_go();
         if simt.is_leader() {
-            self.queue.store(&self.cursor);
+            self.queue
+                .store(self.published, self.completed, self.completions);
             let counters = self.queue.provenance();
             counters.device_calls.add(u64::from(self.calls));
         }
@@ -185,7 +194,7 @@ impl<T: Transmit> Sender<T> {
         self.calls += 1;
         self.let_go();
         if self.free(simt, slots)? < slots {
-            self.cursor.no_resource = self.cursor.no_resource.wrapping_add(1);
+            self.count_no_resource(simt);
             return Err(Cause::NoResource);
         }
         self.set_reserved(slots);
@@ -237,7 +246,7 @@ impl<T: Transmit> Sender<T> {
             let misfits = simt.ballot(!fits);
             let first = misfits.trailing_zeros();
             taken = simt.shuffle(before, first);
-            self.cursor.no_resource = self.cursor.no_resource.wrapping_add(1);
+            self.count_no_resource(simt);
         }
         let start = self.claimed + before;
         self.claimed += taken;
@@ -250,7 +259,7 @@ impl<T: Transmit> Sender<T> {
             ..Open::default()
         };
         Some(Claim {
-            first: self.cursor.published.wrapping_add(u64::from(start)),
+            first: self.published.wrapping_add(u64::from(start)),
             parts,
         })
     }
@@ -310,19 +319,22 @@ impl<T: Transmit> Sender<T> {
         if slots > 0 {
             // The slots of all lanes are written.
             simt.sync_warp();
-            self.cursor.published = self.cursor.published.wrapping_add(u64::from(slots));
+            self.published = self.published.wrapping_add(u64::from(slots));
+            self.unrung = true;
             if simt.is_leader() {
-                self.queue.ring.publish(self.cursor.published);
+                self.queue.ring.publish(self.published);
             }
         }
-        self.count(simt);
+        self.count(simt, slots);
         let cut = self.cut;
         self.let_go();
         match cut {
             None => Ok(slots),
             Some((_, cause)) => {
-                self.cursor.faults = self.cursor.faults.wrapping_add(1);
-                self.cursor.last_cause = cause as u32;
+                if simt.is_leader() {
+                    self.queue.count(tx::FAULTS, 1);
+                    self.queue.set_cause(cause);
+                }
                 Err(cause)
             }
         }
@@ -332,12 +344,12 @@ impl<T: Transmit> Sender<T> {
     #[inline(always)]
     pub fn ring<S: Simt>(&mut self, simt: &S) {
         self.calls += 1;
-        if self.rung == self.cursor.published {
+        if !self.unrung {
             return;
         }
-        self.rung = self.cursor.published;
+        self.unrung = false;
         if simt.is_leader() {
-            let trigger = self.queue.ring.ring(self.rung);
+            let trigger = self.queue.ring.ring(self.published);
             let counters = self.queue.provenance();
             counters.triggered(trigger);
             counters.device_calls.add(u64::from(self.calls));
@@ -360,7 +372,6 @@ impl<T: Transmit> Sender<T> {
     #[inline(always)]
     fn set_reserved(&mut self, slots: u32) {
         self.reserved = slots;
-        self.cursor.reserved = self.cursor.published.wrapping_add(u64::from(slots));
     }
 
     /// Forgets what was reserved and not published.
@@ -370,16 +381,12 @@ impl<T: Transmit> Sender<T> {
         self.claimed = 0;
         self.open = Open::default();
         self.cut = None;
-        self.cursor.reserved = self.cursor.published;
     }
 
     /// The slot of a part of this lane's open claim.
     #[inline(always)]
     pub(crate) fn index(&self, claim: &Claim, part: u32) -> Option<u64> {
-        let first = self
-            .cursor
-            .published
-            .wrapping_add(u64::from(self.open.first));
+        let first = self.published.wrapping_add(u64::from(self.open.first));
         let open = claim.first == first && claim.parts == self.open.parts && part < claim.parts;
         open.then(|| first.wrapping_add(u64::from(part)))
     }
@@ -413,15 +420,23 @@ impl<T: Transmit> Sender<T> {
         }
         self.open.written += 1;
         self.open.bytes = self.open.bytes.wrapping_add(post.length);
-        self.lane.descriptors = self.lane.descriptors.wrapping_add(1);
         Ok(())
     }
 
-    /// Whether one of the frame's slots is the last of a signalling interval.
+    #[inline(always)]
+    fn count_no_resource<S: Simt>(&self, simt: &S) {
+        if simt.is_leader() {
+            self.queue.count(tx::NO_RESOURCE, 1);
+        }
+    }
+
+    /// Whether one of the frame's slots is the last of a signalling interval, a quarter of the
+    /// depth.
     #[inline(always)]
     fn signals(&self, claim: &Claim) -> bool {
         let end = claim.first.wrapping_add(u64::from(claim.parts));
-        (claim.first ^ end) & !(self.signal - 1) != 0
+        let interval = u64::from((self.queue.depth() / 4).max(1));
+        (claim.first ^ end) & !(interval - 1) != 0
     }
 
     /// *Collective.* Closes the claims of this round: counts frames, or cuts the batch before the
@@ -447,13 +462,10 @@ impl<T: Transmit> Sender<T> {
 
     /// *Collective.* Adds what the lanes did to the counters.
     #[inline(always)]
-    fn count<S: Simt>(&mut self, simt: &S) {
+    fn count<S: Simt>(&mut self, simt: &S, slots: u32) {
         let lane = self.lane;
         let frames = u64::from(simt.sum(lane.frames));
         let bytes = u64::from(simt.sum(lane.bytes));
-        self.cursor.frames = self.cursor.frames.wrapping_add(frames);
-        self.cursor.bytes = self.cursor.bytes.wrapping_add(bytes);
-        let descriptors = u64::from(simt.sum(lane.descriptors));
         let headers = u64::from(simt.sum(lane.headers));
         let by_reference = u64::from(simt.sum(lane.by_reference));
         let copied_device = u64::from(simt.sum(lane.copied_device));
@@ -461,7 +473,9 @@ impl<T: Transmit> Sender<T> {
         self.lane = Tally::default();
         if simt.is_leader() {
             let counters = self.queue.provenance();
-            counters.descriptors_built.add(descriptors);
+            self.queue.count(tx::FRAMES, frames);
+            self.queue.count(tx::BYTES, bytes);
+            counters.descriptors_built.add(u64::from(slots));
             counters.headers_built.add(headers);
             counters.bytes_by_reference.add(by_reference);
             counters.bytes_copied_device.add(copied_device);
