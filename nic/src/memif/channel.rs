@@ -74,8 +74,19 @@ impl Channel {
         }
     }
 
-    /// Waits for the next message. `awaited` says for what, for the error.
+    /// Waits for the next message. `awaited` says for what, for the error. A `Disconnect` comes
+    /// back as an error.
     pub(super) fn receive(&self, deadline: Deadline, awaited: &str) -> Result<Received, Error> {
+        match self.receive_any(deadline, awaited)? {
+            (Message::Disconnect { code, reason }, _) => {
+                Err(self.dismissed(code, &reason, awaited))
+            }
+            received => Ok(received),
+        }
+    }
+
+    /// Waits for the next message, a `Disconnect` included.
+    pub(super) fn receive_any(&self, deadline: Deadline, awaited: &str) -> Result<Received, Error> {
         loop {
             if let Some(received) = self.poll(awaited)? {
                 return Ok(received);
@@ -91,8 +102,7 @@ impl Channel {
         }
     }
 
-    /// Takes the next message if one is there. Does not wait. A `Disconnect` comes back as an
-    /// error.
+    /// Takes the next message if one is there. Does not wait.
     pub(super) fn poll(&self, awaited: &str) -> Result<Option<Received>, Error> {
         let packet = match self.socket.receive() {
             Ok(Some(packet)) => packet,
@@ -114,12 +124,14 @@ impl Channel {
                 message.name()
             )));
         }
-        match message {
-            Message::Disconnect { code, reason } => Err(self.peer(format!(
-                "disconnected while we waited for {awaited}: {reason} (code {code})"
-            ))),
-            message => Ok(Some((message, file))),
-        }
+        Ok(Some((message, file)))
+    }
+
+    /// The error that says with what words the peer sent us away.
+    pub(super) fn dismissed(&self, code: u32, reason: &Text<96>, awaited: &str) -> Error {
+        self.peer(format!(
+            "disconnected while we waited for {awaited}: {reason} (code {code})"
+        ))
     }
 
     /// Tells the peer why we leave. It may be gone already.

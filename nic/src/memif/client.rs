@@ -23,8 +23,56 @@ pub(super) struct Joined {
     pub(super) to_server: Vec<File>,
 }
 
+/// How a server took our introduction.
+pub(super) enum Introduction {
+    /// It wants our region and rings.
+    Welcome(Hello),
+    /// It sent us away.
+    Refused(Error),
+}
+
+/// Connects to the server and announces `region`, laid out by `plan`, and its rings.
+///
+/// Waits for the socket to appear until the deadline. A server that has just started may refuse for
+/// a moment (DPDK's listens before its port is up), so a refusal is final only after [`GRACE`].
+pub(super) fn join(
+    config: &Config,
+    plan: &RegionPlan,
+    region: BorrowedFd<'_>,
+    deadline: Deadline,
+) -> Result<Joined, Error> {
+    let mut refused: Option<(Deadline, Error)> = None;
+    loop {
+        let channel = match dial(config, deadline) {
+            Ok(channel) => channel,
+            Err(error) => return Err(last_word(refused, error)),
+        };
+        let refusal = match introduce(&channel, config, deadline) {
+            Ok(Introduction::Welcome(hello)) => {
+                return announce(channel, config, &hello, plan, region, deadline);
+            }
+            Ok(Introduction::Refused(error)) => error,
+            Err(error) => return Err(last_word(refused, error)),
+        };
+        let patience = refused.map_or_else(|| Deadline::after(GRACE), |(patience, _)| patience);
+        if patience.passed() || deadline.passed() {
+            return Err(refusal);
+        }
+        refused = Some((patience, refusal));
+        std::thread::sleep(RETRY);
+    }
+}
+
+/// A refusal says more than a deadline that passed after it.
+fn last_word(refused: Option<(Deadline, Error)>, error: Error) -> Error {
+    match (refused, error) {
+        (Some((_, refusal)), Error::Deadline { .. }) => refusal,
+        (_, error) => error,
+    }
+}
+
 /// Connects to the server's socket, waiting for it to appear.
-pub(super) fn dial(config: &Config, deadline: Deadline) -> Result<Channel, Error> {
+fn dial(config: &Config, deadline: Deadline) -> Result<Channel, Error> {
     loop {
         let error = match Socket::connect(&config.address) {
             Ok(socket) => return Ok(Channel::new(socket, &config.nic)),
@@ -55,19 +103,17 @@ pub(super) fn dial(config: &Config, deadline: Deadline) -> Result<Channel, Error
     }
 }
 
-/// Announces `region`, laid out by `plan`, and its rings.
-pub(super) fn join(
-    channel: Channel,
+/// Says who we are and which interface we want.
+pub(super) fn introduce(
+    channel: &Channel,
     config: &Config,
-    plan: &RegionPlan,
-    region: BorrowedFd<'_>,
     deadline: Deadline,
-) -> Result<Joined, Error> {
+) -> Result<Introduction, Error> {
     let hello = match channel.receive(deadline, "hello")? {
         (Message::Hello(hello), _) => hello,
         (other, _) => return Err(channel.unexpected(&other, "hello")),
     };
-    agree(&channel, config, &hello)?;
+    agree(channel, config, &hello)?;
     let init = Message::Init(Init {
         version: VERSION,
         id: config.id,
@@ -75,7 +121,27 @@ pub(super) fn join(
         secret: config.secret.0.0,
         name: config.name,
     });
-    tell(&channel, &init, None, deadline)?;
+    channel.send(&init, None)?;
+    let awaited = "the acknowledgement of init";
+    match channel.receive_any(deadline, awaited)? {
+        (Message::Ack, _) => Ok(Introduction::Welcome(hello)),
+        (Message::Disconnect { code, reason }, _) => {
+            let error = channel.dismissed(code, &reason, awaited);
+            Ok(Introduction::Refused(error))
+        }
+        (other, _) => Err(channel.unexpected(&other, awaited)),
+    }
+}
+
+/// Hands region and rings over.
+pub(super) fn announce(
+    channel: Channel,
+    config: &Config,
+    hello: &Hello,
+    plan: &RegionPlan,
+    region: BorrowedFd<'_>,
+    deadline: Deadline,
+) -> Result<Joined, Error> {
     let region_message = Message::AddRegion {
         index: 0,
         size: plan.bytes(),
@@ -167,4 +233,8 @@ fn tell(
     }
 }
 
+/// Between two tries.
 const RETRY: Duration = Duration::from_millis(10);
+
+/// How long a server may take to come up behind its socket.
+const GRACE: Duration = Duration::from_secs(3);

@@ -11,6 +11,7 @@ use warpwire_gpu::{Arena, Service};
 use warpwire_ring::{Cause, DeviceAddress};
 
 use crate::memif::channel::Channel;
+use crate::memif::message::Message;
 use crate::memif::queues::{Queues, Watch};
 use crate::memif::system::Listener;
 
@@ -165,6 +166,9 @@ impl State {
         };
         let ended = match channel.poll("news") {
             Ok(None) => None,
+            Ok(Some((Message::Disconnect { code, reason }, _))) => {
+                Some(channel.dismissed(code, &reason, "news"))
+            }
             Ok(Some((message, _))) => Some(channel.unexpected(&message, "nothing")),
             Err(error) => Some(error),
         };

@@ -263,8 +263,7 @@ fn connect_client(
             cure: "this is a fault of ours: please report it".to_owned(),
         });
     };
-    let channel = client::dial(config, deadline)?;
-    let joined = client::join(channel, config, &plan, file, deadline)?;
+    let joined = client::join(config, &plan, file, deadline)?;
     queues
         .offer()
         .map_err(|cause| unbuilt(config, BuildError::Ring(cause)))?;

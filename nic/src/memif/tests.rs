@@ -12,6 +12,7 @@ use warpwire_ring::{Cause, Post, Receive, RxCursor, Transmit, memory};
 
 use super::*;
 use crate::memif::channel::Channel;
+use crate::memif::client::Introduction;
 use crate::memif::message::{AddRing, Hello, Init, MODE_ETHERNET, Message, Text, VERSION};
 use crate::memif::server::admit;
 use crate::memif::system::{Socket, eventfd};
@@ -184,7 +185,7 @@ fn a_server_outlives_its_client_and_takes_the_next() {
 #[test]
 fn a_second_client_is_sent_away_with_the_reason() {
     let (client, server) = both("second", "");
-    let words = spec(&format!("memif:{},wait_ms=2000", socket("second")));
+    let words = spec(&format!("memif:{},wait_ms=100", socket("second")));
     let error = std::thread::scope(|scope| {
         let second = scope.spawn(|| Memif::open(&words));
         while !second.is_finished() {
@@ -283,7 +284,7 @@ fn a_wrong_secret_id_or_count_is_refused_by_name_on_both_sides() {
     ];
     for (number, (client, server, reason)) in cases.into_iter().enumerate() {
         let name = socket(&format!("refused{number}"));
-        let client = spec(&format!("memif:{name}{client}"));
+        let client = spec(&format!("memif:{name},wait_ms=200{client}"));
         let server = spec(&format!("memif:{name},role=server,wait_ms=300{server}"));
         std::thread::scope(|scope| {
             let server = scope.spawn(move || Memif::open(&server));
@@ -532,7 +533,13 @@ fn a_client_refuses_what_a_server_must_not_say() {
         }
         let deadline = Deadline::after(Duration::from_millis(30));
         let channel = Channel::new(ours, "memif:test");
-        client::join(channel, &config(""), &plan, memory.as_fd(), deadline)
+        match client::introduce(&channel, &config(""), deadline)? {
+            Introduction::Welcome(hello) => {
+                let memory = memory.as_fd();
+                client::announce(channel, &config(""), &hello, &plan, memory, deadline)
+            }
+            Introduction::Refused(error) => Err(error),
+        }
     };
     for (script, want) in cases {
         let said = join(&script).expect_err(want).to_string();
