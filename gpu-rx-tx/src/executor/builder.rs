@@ -55,7 +55,7 @@ impl Default for Builder {
             time: Time::Real,
             backend: Backend::Scalar,
             idle: IdlePolicy::default(),
-            stack_bytes: 128 << 10,
+            stack_bytes: 256 << 10,
             stacks: 8192,
             service_budget: 64,
             stuck_after: Duration::from_secs(2),
@@ -97,7 +97,7 @@ impl Builder {
         Self { idle, ..self }
     }
 
-    /// Bytes of a coroutine's stack, from 16 KiB. Without a word: 128 KiB. Only what is touched
+    /// Bytes of a coroutine's stack, from 16 KiB. Without a word: 256 KiB. Only what is touched
     /// takes memory; an overflow hits a guard page.
     #[must_use]
     pub fn stack_bytes(self, stack_bytes: usize) -> Self {

@@ -68,7 +68,8 @@ pub enum Error {
     },
     /// The control words that came with the parameters are for fewer warps.
     #[error(
-        "kernel `{kernel}`: `control` has {have} heartbeats, the grid {need} warps; allocate it for the grid"
+        "kernel `{kernel}`: `control` has {have} heartbeats, the grid {need} warps; \
+         allocate it for the grid"
     )]
     Control {
         /// The kernel.
@@ -150,7 +151,9 @@ pub enum Error {
 
     // The environment.
     /// No memory for a coroutine's stack.
-    #[error("cannot map a stack of {bytes} bytes: {source}; launch less or raise vm.max_map_count")]
+    #[error(
+        "cannot map a stack of {bytes} bytes: {source}; launch less, or raise vm.max_map_count"
+    )]
     Stack {
         /// Bytes of one stack.
         bytes: usize,

@@ -41,7 +41,7 @@ impl IdlePolicy {
 }
 
 impl Default for IdlePolicy {
-    /// Spins for some 10 microseconds, yields for some 100, sleeps for at most 50 at a time.
+    /// Spins for 1000 rounds, yields for 200, then sleeps for at most 50 microseconds at a time.
     fn default() -> Self {
         Self {
             spins: 1000,

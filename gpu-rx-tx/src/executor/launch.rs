@@ -72,9 +72,10 @@ impl Parameters {
     /// keeps.
     ///
     /// # Safety
-    /// *The kernel's promise*, see `warpwire_device::KernelRow`: a block of that layout is there, every
-    /// address in it lies in one of the arenas in `memory` (or is null where the kernel allows it),
-    /// and the promises of the queues, words and counters in it hold while the arenas live.
+    /// *The kernel's promise*, see `warpwire_device::KernelRow`: a block of that layout is there,
+    /// every address in it lies in one of the arenas in `memory` (or is null where the kernel
+    /// allows it), and the promises of the queues, words and counters in it hold while the arenas
+    /// live.
     pub unsafe fn new(block: DeviceAddress, layout: u64, memory: Vec<Arc<Arena>>) -> Self {
         Self {
             block,
@@ -106,7 +107,7 @@ pub enum Placement {
     Thread(usize),
     /// The warps of a block go round all threads; a service as with `Any`.
     Scattered,
-    /// A thread of its own, made for it and not pinned.
+    /// A thread of its own, made for it and not pinned. It stays, asleep, until the executor ends.
     Own,
 }
 
@@ -249,7 +250,7 @@ impl Launch {
             let running = self.run.running();
             self.run.cancel();
             self.shared.sweep();
-            if !self.run.wait(GRACE) {
+            if !self.run.wait(self.shared.watch.limit().max(LEAST_GRACE)) {
                 let (name, threads) = (self.run.kernel.name, &self.run.threads);
                 return Err(Error::Stuck(self.shared.holder(name, threads)));
             }
@@ -285,5 +286,6 @@ impl Drop for Launch {
     }
 }
 
-/// How long a warp may take to come to its next pause once it is to be unwound.
-const GRACE: Duration = Duration::from_secs(2);
+/// A warp that is to be unwound may take as long to come to its next pause as the watchdog allows, and
+/// at least this long.
+const LEAST_GRACE: Duration = Duration::from_millis(200);

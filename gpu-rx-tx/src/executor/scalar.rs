@@ -196,9 +196,7 @@ impl ScalarHost for Seat<'_> {
     fn pause(&self) {
         self.pauses.set(self.pauses.get() + 1);
         self.beat();
-        if self.company.may_stay() {
-            std::hint::spin_loop();
-        } else {
+        if !self.company.may_stay() {
             self.yielder.suspend(Rest::Turn);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -38,6 +39,11 @@ impl Watch {
         }
     }
 
+    /// How long a task may run without a pause.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
     /// What is stuck now.
     pub(crate) fn stalls(&self) -> Vec<Stall> {
         let mut stalls: Vec<Stall> = lock(&self.stalls).values().cloned().collect();
@@ -48,15 +54,19 @@ impl Watch {
     /// Looks until told to quit: the body of the watchdog's thread.
     pub(crate) fn run(&self, shared: &Arc<Shared>) {
         let period = (self.limit / 4).clamp(Duration::from_millis(1), Duration::from_millis(100));
-        let mut quit = lock(&self.quit);
-        while !*quit {
-            quit = self
-                .rung
-                .wait_timeout(quit, period)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+        while !self.rest(period) {
             self.look(shared);
         }
+    }
+
+    /// Waits a period; whether it is time to quit.
+    fn rest(&self, period: Duration) -> bool {
+        let quit = lock(&self.quit);
+        let (quit, _) = self
+            .rung
+            .wait_timeout_while(quit, period, |quit| !*quit)
+            .unwrap_or_else(PoisonError::into_inner);
+        *quit
     }
 
     pub(crate) fn quit(&self) {
@@ -67,7 +77,7 @@ impl Watch {
     fn look(&self, shared: &Arc<Shared>) {
         let ports = lock(&shared.ports).clone();
         for (thread, port) in ports.iter().enumerate() {
-            let key = port.current.load(std::sync::atomic::Ordering::Relaxed);
+            let key = port.current.load(Ordering::Relaxed);
             let silent = port.silent();
             if key == 0 || silent < self.limit {
                 lock(&self.stalls).remove(&thread);

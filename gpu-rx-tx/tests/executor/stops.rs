@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use warpwire_device::Simt;
+use warpwire_gpu::CpuExecutor;
 use warpwire_gpu::executor::{Backend, Error, Exit, Grid, Placement, Stall};
 
 use crate::scene::{ABORTED, PATIENCE, Scene, View, polite, row};
@@ -116,13 +117,21 @@ fn stuck<S: Simt>(simt: &S, view: View) -> u32 {
     0
 }
 
+fn await_stall(executor: &CpuExecutor) {
+    let until = Instant::now() + PATIENCE;
+    while executor.stalls().is_empty() {
+        assert!(Instant::now() < until, "the watchdog sees it");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn a_kernel_that_never_pauses_is_named() {
     let heard: Arc<Mutex<Vec<Stall>>> = Arc::default();
     let listener = Arc::clone(&heard);
     let executor = polite()
         .threads(2)
-        .stuck_after(Duration::from_millis(40))
+        .stuck_after(Duration::from_millis(200))
         .on_stall(move |stall| listener.lock().expect("whole").push(stall.clone()))
         .build()
         .expect("builds");
@@ -135,12 +144,12 @@ fn a_kernel_that_never_pauses_is_named() {
     let launch = executor
         .launch(&row!(stuck), grid, scene.parameters())
         .expect("launches");
-    let error = launch.join(Duration::from_millis(200)).expect_err("stuck");
+    let error = launch.join(Duration::from_millis(500)).expect_err("stuck");
     let Error::Stuck(stall) = &error else {
         panic!("{error}")
     };
     assert_eq!((stall.name.as_str(), stall.place), ("stuck", Some((1, 0))));
-    assert!(stall.silent >= Duration::from_millis(40), "{error}");
+    assert!(stall.silent >= Duration::from_millis(200), "{error}");
     assert!(
         error
             .to_string()
@@ -158,6 +167,34 @@ fn a_kernel_that_never_pauses_is_named() {
 }
 
 #[test]
+fn a_launch_that_cannot_end_names_who_holds_its_thread() {
+    let executor = polite()
+        .stuck_after(Duration::from_millis(20))
+        .build()
+        .expect("builds");
+    let grid = Grid {
+        blocks: 2,
+        warps: 1,
+    };
+    let held = Scene::new(Grid::ONE, 0);
+    let victim = executor
+        .launch(&row!(loaded), Grid::ONE, held.parameters())
+        .expect("launches");
+    let scene = Scene::new(grid, 0);
+    let holder = executor
+        .launch(&row!(stuck), grid, scene.parameters())
+        .expect("launches");
+    await_stall(&executor);
+    let text = victim.join(Duration::ZERO).expect_err("held").to_string();
+    assert!(
+        text.contains("kernel `stuck`, block 1 warp 0, is stuck"),
+        "{text}"
+    );
+    scene.set(1, 1);
+    holder.join(PATIENCE).expect("ends");
+}
+
+#[test]
 fn a_shutdown_names_what_holds_a_thread() {
     let executor = polite()
         .stuck_after(Duration::from_millis(20))
@@ -171,11 +208,7 @@ fn a_shutdown_names_what_holds_a_thread() {
     let launch = executor
         .launch_on(&row!(stuck), grid, scene.parameters(), Placement::Thread(0))
         .expect("launches");
-    let until = Instant::now() + PATIENCE;
-    while executor.stalls().is_empty() {
-        assert!(Instant::now() < until, "the watchdog sees it");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    await_stall(&executor);
     let error = executor
         .shutdown(Duration::from_millis(100))
         .expect_err("stuck");

@@ -219,16 +219,17 @@ fn stuck<S: Simt>(_simt: &S, view: View) -> u32 {
 
 #[test]
 fn deadlines_and_stalls_are_told_in_virtual_time_too() {
-    let executor = world(3, Backend::Scalar)
-        .stuck_after(Duration::from_millis(30))
-        .build()
-        .expect("builds");
+    let executor = world(3, Backend::Scalar).build().expect("builds");
     let scene = Scene::new(Grid::ONE, 0);
     let launch = executor.launch(&row!(lost), Grid::ONE, scene.parameters());
     let error = launch.expect("launches").join(Duration::from_millis(1));
     assert!(matches!(error, Err(Error::Deadline { running: 1, .. })));
     assert_eq!(executor.clock().now_ns(), 1_000_000);
 
+    let executor = world(3, Backend::Scalar)
+        .stuck_after(Duration::from_millis(30))
+        .build()
+        .expect("builds");
     let launch = executor.launch(&row!(stuck), Grid::ONE, scene.parameters());
     let error = launch.expect("launches").join(PATIENCE).expect_err("stuck");
     assert!(
@@ -237,6 +238,18 @@ fn deadlines_and_stalls_are_told_in_virtual_time_too() {
     );
     scene.set(1, 1);
     executor.shutdown(PATIENCE).expect("the thread came back");
+}
+
+#[test]
+fn a_service_is_taken_off_while_time_stands_still() {
+    let executor = world(4, Backend::Scalar).build().expect("builds");
+    let scene = Scene::new(Grid::ONE, 0);
+    let pong = executor
+        .add_service(Box::new(Pong::new(&scene)), Placement::Any)
+        .expect("added");
+    let service = pong.stop(PATIENCE).expect("comes back");
+    assert_eq!(service.name(), "pong");
+    assert_eq!(executor.clock().now_ns(), 0);
 }
 
 #[test]
