@@ -3,14 +3,21 @@
 //! What to do about a checksum is a value ([`Fill`] when sending, [`Policy`] when receiving) that
 //! is made from what a NIC can do, and never a property of the build.
 
+mod crc32;
+pub mod icrc;
 mod internet;
 mod patch;
 mod pseudo;
+mod transport;
 mod verdict;
 
+#[cfg(feature = "host")]
+pub use crc32::Host;
+pub use crc32::{Arithmetic, Crc32, Engine, Shift, combine};
 pub use internet::{PiecewiseSum, Sum};
 pub use patch::{patch_bytes, patch_udp16, patch_udp32, patch16, patch32};
 pub use pseudo::{pseudo_ipv4, pseudo_ipv6};
+pub use transport::transport_state;
 pub use verdict::{ChecksumState, Policy, judge, judge_udp};
 
 /// What goes into a transport checksum field.
@@ -26,4 +33,26 @@ pub enum Fill {
     Partial,
     /// Zero: no checksum. Legal for UDP over IPv4, and for RoCEv2 and VXLAN over either.
     Absent,
+}
+
+/// What a receiver checks; the rest was checked by the NIC. Made from what the NIC can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReceiveChecks {
+    /// The IPv4 header checksum is verified.
+    pub ipv4_header: bool,
+    /// What is done about TCP, UDP and ICMP checksums.
+    pub transport: Policy,
+    /// The invariant CRC of RoCE packets is verified. No NIC does it for raw packets.
+    pub icrc: bool,
+}
+
+impl Default for ReceiveChecks {
+    /// Everything is verified.
+    fn default() -> Self {
+        Self {
+            ipv4_header: true,
+            transport: Policy::Verify,
+            icrc: true,
+        }
+    }
 }
