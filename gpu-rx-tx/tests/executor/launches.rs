@@ -263,7 +263,8 @@ fn a_launch_without_control_makes_its_own() {
 
 #[test]
 fn pinned_threads_run() {
-    let executor = polite().threads(2).pin([0]).build().expect("builds");
+    let cpu = an_allowed_processor();
+    let executor = polite().threads(2).pin([cpu]).build().expect("builds");
     let grid = Grid {
         blocks: 2,
         warps: 1,
@@ -272,4 +273,18 @@ fn pinned_threads_run() {
     let launch = executor.launch(&row!(share), grid, scene.parameters());
     launch.expect("launches").join(PATIENCE).expect("ends");
     assert_eq!(scene.word(0), 20);
+}
+
+/// The first processor of `Cpus_allowed_list: 0-1`.
+fn an_allowed_processor() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let (_, list) = status
+        .split_once("Cpus_allowed_list:")
+        .expect("Linux has it");
+    let first = list
+        .trim()
+        .split(['-', ',', '\n'])
+        .next()
+        .expect("one at least");
+    first.parse().expect("a number")
 }
