@@ -243,17 +243,13 @@ fn wide(state: u32, count: usize, mut load: impl FnMut(usize) -> u32) -> u32 {
 #[inline(always)]
 fn narrow(state: u32, count: usize, mut load: impl FnMut(usize) -> u32) -> u32 {
     let end = count - NARROW_WORDS;
-    let mut removed = [0; NARROW_WORDS];
-    let mut start = state;
+    let (mut reduction, mut start) = (Narrow::new(), state);
     for index in 0..end {
-        removed = push_narrow(removed, load(index) ^ start ^ flips_narrow(&removed));
+        reduction = reduction.remove(load(index) ^ start);
         start = 0;
     }
-    plain(start, NARROW_WORDS, |word| {
-        let left = load(end + word) ^ flips_narrow(&removed);
-        removed = push_narrow(removed, 0);
-        left
-    })
+    let last = [load(end) ^ start, load(end + 1), load(end + 2)];
+    reduction.finish(last).0
 }
 
 /// Reduces `count` words to a remainder.
@@ -274,29 +270,53 @@ fn flips_wide(removed: &[u64; WIDE_WORDS]) -> u64 {
     flips
 }
 
-/// What the last words removed, the oldest first, flip in the one after them.
-#[inline(always)]
-fn flips_narrow(removed: &[u32; NARROW_WORDS]) -> u32 {
-    let mut flips = 0;
-    for offset in NARROW {
-        let (words, bits) = (offset / 32, offset % 32);
-        let (near, far) = (
-            removed[NARROW_WORDS - words],
-            removed[NARROW_WORDS - words - 1],
-        );
-        flips ^= near << bits | far >> (32 - bits);
-    }
-    flips
-}
-
 #[inline(always)]
 fn push_wide([_, b, c, d, e]: [u64; WIDE_WORDS], word: u64) -> [u64; WIDE_WORDS] {
     [b, c, d, e, word]
 }
 
-#[inline(always)]
-fn push_narrow([_, b, c]: [u32; NARROW_WORDS], word: u32) -> [u32; NARROW_WORDS] {
-    [b, c, word]
+/// A [`NARROW`] reduction under way: the last three words removed, the oldest first. As a chain of
+/// calls, for a fixed number of words, it needs no array in memory.
+#[derive(Clone, Copy)]
+pub(super) struct Narrow([u32; NARROW_WORDS]);
+
+impl Narrow {
+    /// Begins with a partial remainder: a running one is to be added to the first word.
+    pub(super) const fn new() -> Self {
+        Self([0; NARROW_WORDS])
+    }
+
+    /// Removes the next word.
+    #[inline(always)]
+    pub(super) const fn remove(self, word: u32) -> Self {
+        let [_, b, c] = self.0;
+        Self([b, c, word ^ self.flips()])
+    }
+
+    /// Reduces the last three words.
+    #[inline(always)]
+    pub(super) const fn finish(self, [first, second, third]: [u32; NARROW_WORDS]) -> Crc32 {
+        let [_, b, c] = self.0;
+        let first = Crc32(0).update_word(first ^ self.flips());
+        let second = first.update_word(second ^ Self([b, c, 0]).flips());
+        second.update_word(third ^ Self([c, 0, 0]).flips())
+    }
+
+    /// What the words removed flip in the word after them.
+    #[inline(always)]
+    const fn flips(self) -> u32 {
+        let (mut flips, mut term) = (0, 0);
+        while term < NARROW.len() {
+            let (words, bits) = (NARROW[term] / 32, NARROW[term] % 32);
+            let (near, far) = (
+                self.0[NARROW_WORDS - words],
+                self.0[NARROW_WORDS - words - 1],
+            );
+            flips ^= near << bits | far >> (32 - bits);
+            term += 1;
+        }
+        flips
+    }
 }
 
 /// `value` times x^32, by P.

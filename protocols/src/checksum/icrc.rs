@@ -12,7 +12,7 @@
 //! A CRC is begun here over the masked headers; the caller feeds what follows the base transport
 //! header, in pieces or as lane partials, and compares or sends [`field`].
 
-use super::crc32::{Crc32, Engine};
+use super::crc32::{Crc32, Engine, Narrow};
 use crate::DropReason;
 use crate::parse::{Tail, Window};
 use crate::wire::{bth, ipv4, ipv6, udp};
@@ -26,52 +26,46 @@ pub const fn field(crc: Crc32) -> [u8; bth::ICRC_LENGTH] {
 /// Begins with the headers of an IPv4 packet without options: bytes 14 to 53 of the window. What
 /// follows is fed from byte 54 of the frame on.
 #[inline(always)]
-pub fn begin_ipv4(window: &Window) -> Crc32 {
+pub const fn begin_ipv4(window: &Window) -> Crc32 {
     let w = &window.0;
-    let word = |low: u32, high: u32| low >> 16 | high << 16;
-    feed(
-        START,
-        [
-            word(w[3], w[4]) | 0x0000_ff00,
-            word(w[4], w[5]),
-            word(w[5], w[6]) | 0xffff_00ff,
-            word(w[6], w[7]),
-            word(w[7], w[8]),
-            word(w[8], w[9]),
-            word(w[9], w[10]) | 0xffff_0000,
-            word(w[10], w[11]),
-            word(w[11], w[12]) | 0x0000_00ff,
-            word(w[12], w[13]),
-        ],
-    )
+    Narrow::new()
+        .remove(START.state() ^ (joined(w[3], w[4]) | 0x0000_ff00))
+        .remove(joined(w[4], w[5]))
+        .remove(joined(w[5], w[6]) | 0xffff_00ff)
+        .remove(joined(w[6], w[7]))
+        .remove(joined(w[7], w[8]))
+        .remove(joined(w[8], w[9]))
+        .remove(joined(w[9], w[10]) | 0xffff_0000)
+        .finish([
+            joined(w[10], w[11]),
+            joined(w[11], w[12]) | 0x0000_00ff,
+            joined(w[12], w[13]),
+        ])
 }
 
 /// Begins with the headers of an IPv6 packet without extension headers: bytes 14 to 73 of the
 /// frame. What follows is fed from byte 74 on.
 #[inline(always)]
-pub fn begin_ipv6(window: &Window, tail: &Tail) -> Crc32 {
+pub const fn begin_ipv6(window: &Window, tail: &Tail) -> Crc32 {
     let (w, t) = (&window.0, &tail.0);
-    let word = |low: u32, high: u32| low >> 16 | high << 16;
-    feed(
-        START,
-        [
-            word(w[3], w[4]) | 0xffff_ff0f,
-            word(w[4], w[5]) | 0xff00_0000,
-            word(w[5], w[6]),
-            word(w[6], w[7]),
-            word(w[7], w[8]),
-            word(w[8], w[9]),
-            word(w[9], w[10]),
-            word(w[10], w[11]),
-            word(w[11], w[12]),
-            word(w[12], w[13]),
-            word(w[13], w[14]),
-            word(w[14], w[15]) | 0xffff_0000,
-            word(w[15], t[0]),
-            word(t[0], t[1]) | 0x0000_00ff,
-            word(t[1], t[2]),
-        ],
-    )
+    Narrow::new()
+        .remove(START.state() ^ (joined(w[3], w[4]) | 0xffff_ff0f))
+        .remove(joined(w[4], w[5]) | 0xff00_0000)
+        .remove(joined(w[5], w[6]))
+        .remove(joined(w[6], w[7]))
+        .remove(joined(w[7], w[8]))
+        .remove(joined(w[8], w[9]))
+        .remove(joined(w[9], w[10]))
+        .remove(joined(w[10], w[11]))
+        .remove(joined(w[11], w[12]))
+        .remove(joined(w[12], w[13]))
+        .remove(joined(w[13], w[14]))
+        .remove(joined(w[14], w[15]) | 0xffff_0000)
+        .finish([
+            joined(w[15], t[0]),
+            joined(t[0], t[1]) | 0x0000_00ff,
+            joined(t[1], t[2]),
+        ])
 }
 
 /// Begins with the headers of any RoCEv2 packet; `datagram` starts with its IP header. Also gives
@@ -142,9 +136,10 @@ pub fn of_packet<E: Engine>(packet: &[u8]) -> Result<[u8; bth::ICRC_LENGTH], Dro
     Ok(field(E::update(crc, packet.get(taken..).unwrap_or(&[]))))
 }
 
+/// Four bytes that begin in the middle of a word of the window.
 #[inline(always)]
-fn feed<const N: usize>(crc: Crc32, words: [u32; N]) -> Crc32 {
-    crc.update_words(N, |index| words.get(index).copied().unwrap_or_default())
+const fn joined(word: u32, next: u32) -> u32 {
+    word >> 16 | next << 16
 }
 
 /// Sets to ones, at `offset`, the bits that `mask` has.
