@@ -286,6 +286,6 @@ impl Drop for Launch {
     }
 }
 
-/// A warp that is to be unwound may take as long to come to its next pause as the watchdog allows, and
-/// at least this long.
+/// A warp that is to be unwound may take as long to come to its next pause as the watchdog allows,
+/// and at least this long.
 const LEAST_GRACE: Duration = Duration::from_millis(200);
