@@ -3,8 +3,9 @@
 use crate::Error;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -125,16 +126,22 @@ pub fn in_words(command: &Command) -> String {
         .join(" ")
 }
 
-/// A copy of this program below the target folder. Its own file may be replaced while it runs: by
-/// the build of the tests, for one.
-pub fn own_copy(target: &Path) -> Result<PathBuf, Error> {
-    let copy = target.join("xtask-copy");
-    let fresh = target.join(format!("xtask-copy.{}", std::process::id()));
-    std::fs::create_dir_all(target).map_err(|source| Error::file(target, source))?;
-    std::fs::copy("/proc/self/exe", &fresh).map_err(|source| Error::file(&fresh, source))?;
-    // A rename also replaces a copy that is running.
-    std::fs::rename(&fresh, &copy).map_err(|source| Error::file(&copy, source))?;
-    Ok(copy)
+/// Copies a program, also over a copy that is running.
+pub fn copy(from: &Path, to: &Path) -> Result<(), Error> {
+    static COPIES: AtomicU32 = AtomicU32::new(0);
+    let number = COPIES.fetch_add(1, Ordering::Relaxed);
+    let fresh = to.with_extension(format!("{}-{number}", std::process::id()));
+    if let Some(folder) = to.parent() {
+        std::fs::create_dir_all(folder).map_err(|source| Error::file(folder, source))?;
+    }
+    std::fs::copy(from, &fresh).map_err(|source| Error::file(&fresh, source))?;
+    std::fs::rename(&fresh, to).map_err(|source| Error::file(to, source))
+}
+
+/// The program that is running, also when a build has replaced its file.
+#[must_use]
+pub fn own() -> &'static Path {
+    Path::new("/proc/self/exe")
 }
 
 fn gather(

@@ -1,14 +1,18 @@
 //! The whole way from Rust to measured PTX, on a small kernel.
 
 use std::path::Path;
+use std::sync::Mutex;
 use xtask::ptx::assemble::Assembler;
 use xtask::ptx::policy::Policy;
 use xtask::ptx::toolchain::Toolchain;
 use xtask::ptx::{Build, Report, Target};
 use xtask::repository;
 
+/// Held while one test builds and reads what it built: both write to one place.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// A build of the fixture, or a skip.
-fn build(name: &str) -> Option<Build> {
+fn build() -> Option<Build> {
     let toolchain = Toolchain::find();
     let toolchain = toolchain
         .map_err(|lack| warpwire_skip::installable(lack.to_string()))
@@ -19,7 +23,8 @@ fn build(name: &str) -> Option<Build> {
         workspace: root.join("deploy/xtask/testdata/kernel"),
         package: "fixture-kernel".into(),
         features: vec![],
-        target_folder: repository::target(&root).join("ptx-fixture").join(name),
+        // The product's folder, so that core is compiled once for both.
+        target_folder: repository::target(&root).join("ptx"),
         linker: env!("CARGO_BIN_EXE_xtask").into(),
     })
 }
@@ -38,13 +43,15 @@ fn assembler() -> Option<Assembler> {
 
 #[test]
 fn a_kernel_becomes_clean_and_measured_ptx() {
-    let Some(build) = build("clean") else { return };
+    let Some(build) = build() else { return };
     let Some(assembler) = assembler() else { return };
+    let turn = TURN.lock().unwrap();
     let mut report = Report::new(&build.toolchain.description);
     for target in Target::ALL {
         let ptx = build.ptx(target).unwrap();
         report.add(target, &ptx, &policy(), &assembler).unwrap();
     }
+    drop(turn);
     println!("{report}");
     assert!(report.is_clean());
     // The kernel and the function it calls, for each target.
@@ -70,17 +77,19 @@ fn assert_assembles(assembler: &Assembler, path: &Path) {
 
 #[test]
 fn what_the_compiler_does_to_careless_code_is_refused() {
-    let Some(build) = build("faulty") else { return };
+    let Some(build) = build() else { return };
     let Some(assembler) = assembler() else { return };
     let build = Build {
         features: vec!["faulty".into()],
         ..build
     };
+    let turn = TURN.lock().unwrap();
     let mut report = Report::new(&build.toolchain.description);
     let target = Target::Sm80;
     report
         .add(target, &build.ptx(target).unwrap(), &policy(), &assembler)
         .unwrap();
+    drop(turn);
     let faults = report.faults().join("\n");
     for expected in [
         "panic path",

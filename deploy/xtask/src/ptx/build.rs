@@ -28,19 +28,25 @@ pub struct Build {
 impl Build {
     /// For the product's kernels, with this program as the linker.
     pub fn of_kernels(root: &Path) -> Result<Self, Error> {
-        let target_folder = repository::target(root);
         Ok(Self {
             toolchain: Toolchain::find()?,
             workspace: root.to_path_buf(),
             package: "warpwire-kernels".into(),
             features: Vec::new(),
-            linker: process::own_copy(&target_folder)?,
-            target_folder: target_folder.join("ptx"),
+            target_folder: repository::target(root).join("ptx"),
+            linker: process::own().to_path_buf(),
         })
     }
 
     /// Builds for one target; the path of the PTX.
     pub fn ptx(&self, target: Target) -> Result<PathBuf, Error> {
+        // Found by name: a path would make the flags, and with them core, differ from case to case.
+        let programs = self.target_folder.join("bin");
+        process::copy(&self.linker, &programs.join(LINKER))?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path =
+            std::env::join_paths(std::iter::once(programs).chain(std::env::split_paths(&path)))
+                .map_err(|error| Error::content("PATH", error.to_string()))?;
         // A folder for each target: core is compiled once for each and then stays.
         let folder = self.target_folder.join(target.to_string());
         let mut command = Command::new(&self.toolchain.cargo);
@@ -62,12 +68,12 @@ impl Build {
         command
             .arg("--")
             .arg(format!("-Clink-arg={RECIPE_WORD}{RECIPE}"));
-        let linker = self.linker.display();
         command
+            .env("PATH", path)
             .env("RUSTC", &self.toolchain.rustc)
             .env(
                 "RUSTFLAGS",
-                format!("-C linker={linker} -C target-cpu={target}"),
+                format!("-C linker={LINKER} -C target-cpu={target}"),
             )
             // The language features of this target are unstable: here alone they are let in.
             .env("RUSTC_BOOTSTRAP", "1")
@@ -83,6 +89,9 @@ impl Build {
             .join(format!("{name}.ptx")))
     }
 }
+
+/// The name under which rustc finds our linker.
+const LINKER: &str = "warpwire-ptx-linker";
 
 /// What `cargo run` and `cargo test` set for us, and this other cargo must not take for its own.
 const INHERITED: [&str; 5] = [
