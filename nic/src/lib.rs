@@ -8,10 +8,13 @@ pub mod caps;
 pub mod counters;
 pub mod error;
 mod ethtool;
+pub mod host_port;
 pub mod interfaces;
 pub mod memif;
 pub mod namespace;
 mod netlink;
+pub mod pcap;
+pub mod soft;
 pub mod spec;
 pub mod xdp;
 

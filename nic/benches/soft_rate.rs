@@ -1,0 +1,277 @@
+//! How many 64-byte frames a second the device model moves, against a bare hand-off of payload
+//! between two cores in the same run.
+//!
+//! `cargo bench -p warpwire-nic --bench soft_rate`. The application sends on one core and receives
+//! its own frames on the same core; the model copies them on the other. Rounds of both are
+//! interleaved.
+#![expect(
+    unsafe_code,
+    reason = "drives queues and shared words as a kernel does"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use warpwire_gpu::{Arena, Service};
+use warpwire_nic::Nic;
+use warpwire_nic::soft::{self, AdapterConfig, Clock, Fabric, FabricConfig, Impairments, Offloads};
+use warpwire_ring::memory::{self, Quad};
+use warpwire_ring::mlx5::{Rx, Tx};
+use warpwire_ring::{DeviceAddress, Location, Post, PostFlags, Receive, Transmit};
+
+const FRAME: u32 = 64;
+const BATCH: u64 = 32;
+const ROUND: Duration = Duration::from_millis(400);
+const ROUNDS: usize = 7;
+
+fn main() {
+    if std::env::args().any(|word| word == "--test") {
+        return;
+    }
+    let mut rates: Vec<(&str, Vec<f64>)> = Vec::new();
+    let mut record = |name, rate| match rates.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, list)) => list.push(rate),
+        None => rates.push((name, vec![rate])),
+    };
+    for _ in 0..ROUNDS {
+        record("bare hand-off with payload", bare());
+        record("model, no offloads", model(false, false));
+        record("model, hash", model(false, true));
+        record("model, hash and checksums", model(true, true));
+    }
+    let median = |list: &[f64]| {
+        let mut sorted = list.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() / 2]
+    };
+    let base = median(&rates[0].1);
+    println!(
+        "64-byte frames, Mpps, median [min..max] of {ROUNDS} interleaved rounds; ratio to the first"
+    );
+    for (name, list) in &rates {
+        let (low, high) = list
+            .iter()
+            .fold((f64::MAX, 0.0), |(low, high): (f64, f64), &rate| {
+                (low.min(rate), high.max(rate))
+            });
+        let middle = median(list);
+        println!(
+            "{name:30} {middle:6.1} [{low:.1}..{high:.1}]  {:.2}",
+            middle / base
+        );
+    }
+}
+
+/// Runs `work` pinned to the second CPU until the flag is set, and `measure` on the first.
+fn beside<T>(mut work: impl FnMut() + Send, measure: impl FnOnce() -> T) -> T {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            pin(1);
+            while !stop.load(Ordering::Relaxed) {
+                work();
+            }
+        });
+        pin(0);
+        let result = measure();
+        stop.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+fn pin(cpu: usize) {
+    // SAFETY: all zero is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: a local set and a small number.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: the set outlives the call; a refusal leaves the thread where it is.
+    unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) };
+}
+
+/// Millions of frames a second through a soft NIC plugged into itself.
+fn model(checksum: bool, hash: bool) -> f64 {
+    let fabric = Fabric::new(FabricConfig::default(), Clock::system());
+    let config = AdapterConfig {
+        offloads: Offloads {
+            checksum,
+            hash,
+            vlan_strip: false,
+        },
+        ..AdapterConfig::default()
+    };
+    let spec = "soft".parse().expect("words");
+    let nic = fabric
+        .plug(spec, config, Impairments::default())
+        .expect("opens");
+    fabric.cable(nic.port(), nic.port());
+    let mut service = fabric.service();
+    let rate = beside(
+        || {
+            service.run(256);
+        },
+        || application(&nic),
+    );
+    let counters = nic.counters();
+    assert_eq!(counters.dropped(), 0, "{counters:?}");
+    rate
+}
+
+/// Sends and receives until the round is over; returns millions of frames a second.
+fn application(nic: &soft::SoftNic) -> f64 {
+    let pair = &nic.queues()[0];
+    // SAFETY: the NIC holds the memory, and nobody else drives the queue.
+    let tx = unsafe { Tx::attach(&pair.transmit) }.expect("attaches");
+    // SAFETY: as above.
+    let rx = unsafe { Rx::attach(&pair.receive) }.expect("attaches");
+    let (mut sent, mut freed, mut entries, mut received) = (0u64, 0u64, 0u64, 0u64);
+    let depth = u64::from(tx.depth());
+    let mut wrong = 0u64;
+    let start = Instant::now();
+    let mut spins = 0u32;
+    loop {
+        // Frames under way stay below the depth of both queues.
+        let room = depth - (sent - received).max(sent - freed);
+        if room >= BATCH {
+            for index in sent..sent + BATCH {
+                let address = tx.buffer(index).address;
+                write_frame(address, index);
+                let last = index + 1 == sent + BATCH;
+                let flags = if last {
+                    PostFlags::SIGNAL
+                } else {
+                    PostFlags::empty()
+                };
+                let post = Post {
+                    address,
+                    length: FRAME,
+                    parts: 1,
+                    flags,
+                    ..Post::default()
+                };
+                tx.write(index, &post).expect("posts");
+            }
+            sent += BATCH;
+            tx.publish(sent);
+            tx.ring(sent);
+        }
+        while let Some(completion) = tx.completion(entries, freed) {
+            (freed, entries) = (completion.upto, entries + 1);
+        }
+        tx.retire(entries);
+        let first = received;
+        while received < first + BATCH && rx.owned(received) {
+            received += 1;
+        }
+        if received > first {
+            rx.observe();
+            for index in first..received {
+                let segment = rx.segment(index, 0);
+                wrong += u64::from(read_frame(segment.address) != index);
+            }
+            rx.release(received);
+        }
+        spins += 1;
+        if spins.is_multiple_of(256) && start.elapsed() > ROUND {
+            break;
+        }
+    }
+    assert_eq!(wrong, 0, "frames arrive in order and whole");
+    received as f64 / start.elapsed().as_secs_f64() / 1e6
+}
+
+/// A UDP frame of 64 bytes with a number in it.
+fn write_frame(address: DeviceAddress, number: u64) {
+    let (low, high) = (number as u32, (number >> 32) as u32);
+    let quads = [
+        [0xffff_ffff, 0x5702_ffff, 0x0100_0000, 0x0045_0008],
+        [0x0000_3200, 0x1140_0000, 0x010a_0000, 0x020a_0000],
+        [0x0102_0000, 0x1e00_b7a2, 0x0000_0000, low],
+        [high, low ^ high, 0, 0],
+    ];
+    for (offset, quad) in [0, 16, 32, 48].into_iter().zip(quads) {
+        // SAFETY: the slot's buffer has room for 64 bytes and is this thread's.
+        unsafe { memory::store_quad(address.offset(offset), Quad(quad)) }
+    }
+}
+
+/// Reads all 64 bytes; the number in them.
+fn read_frame(address: DeviceAddress) -> u64 {
+    let mut quads = [[0; 4]; 4];
+    for (offset, quad) in [0, 16, 32, 48].into_iter().zip(&mut quads) {
+        // SAFETY: the frame has 64 bytes and is lent to this thread.
+        *quad = unsafe { memory::load_quad(address.offset(offset)) }.0;
+    }
+    let [_, _, [.., low], [high, check, ..]] = quads;
+    let sum = quads.iter().flatten().fold(0u32, |sum, word| sum ^ word);
+    std::hint::black_box(sum);
+    if low ^ high == check {
+        u64::from(low) | u64::from(high) << 32
+    } else {
+        u64::MAX
+    }
+}
+
+/// Millions of frames a second over a hand-written ring: descriptor, 64 bytes of payload written on
+/// one core and read on the other, and the buffer handed back.
+fn bare() -> f64 {
+    const SLOTS: u64 = 1024;
+    let arena =
+        Arc::new(Arena::new(SLOTS as usize * 2048 + 65536, Location::PageableHost).expect("maps"));
+    let descriptors = arena.allocate(SLOTS * 16, 128).expect("fits").address;
+    let buffers = arena.allocate(SLOTS * 2048, 4096).expect("fits").address;
+    let head = Arc::new((Padded::default(), Padded::default()));
+    let there = Arc::clone(&head);
+    let (mut taken, mut known) = (0u64, 0u64);
+    let consume = move || {
+        let (produced, consumed) = &*there;
+        if known == taken {
+            known = produced.0.load(Ordering::Acquire);
+        }
+        let upto = known.min(taken + BATCH);
+        let mut wrong = 0;
+        for index in taken..upto {
+            let descriptor = descriptors.offset(index % SLOTS * 16);
+            // SAFETY: the descriptor was published with release, and stays until it is consumed.
+            let [low, high, ..] = unsafe { memory::load_quad(descriptor) }.0;
+            let address = u64::from(low) | u64::from(high) << 32;
+            wrong += u64::from(read_frame(DeviceAddress::new(address)) != index);
+        }
+        assert_eq!(wrong, 0);
+        if upto > taken {
+            taken = upto;
+            consumed.0.store(taken, Ordering::Release);
+        }
+    };
+    beside(consume, || {
+        let (produced, consumed) = &*head;
+        let (mut sent, mut free, mut spins) = (0u64, 0u64, 0u32);
+        let start = Instant::now();
+        loop {
+            if sent + BATCH - free > SLOTS {
+                free = consumed.0.load(Ordering::Acquire);
+            } else {
+                for index in sent..sent + BATCH {
+                    let address = buffers.offset(index % SLOTS * 2048);
+                    write_frame(address, index);
+                    let descriptor = descriptors.offset(index % SLOTS * 16);
+                    let value = address.value();
+                    let quad = Quad([value as u32, (value >> 32) as u32, FRAME, 0]);
+                    // SAFETY: the descriptor is free and this thread's.
+                    unsafe { memory::store_quad(descriptor, quad) }
+                }
+                sent += BATCH;
+                produced.0.store(sent, Ordering::Release);
+            }
+            spins += 1;
+            if spins.is_multiple_of(256) && start.elapsed() > ROUND {
+                break;
+            }
+        }
+        free as f64 / start.elapsed().as_secs_f64() / 1e6
+    })
+}
+
+#[derive(Default)]
+#[repr(align(128))]
+struct Padded(AtomicU64);

@@ -1,0 +1,251 @@
+//! The soft NIC as others see it.
+
+use warpwire_gpu::Service;
+use warpwire_ring::{Format, Trigger};
+
+use super::adapter::Adapter;
+use super::clock::Clock;
+use super::config::{AdapterConfig, FabricConfig, Impairments, SoftOptions};
+use super::fabric::{Fabric, PortId};
+use super::fault::Faults;
+use super::rings::QueueMemory;
+use super::switch::Owner;
+use crate::caps::{Caps, Features};
+use crate::counters::Counters;
+use crate::error::Error;
+use crate::spec::NicSpec;
+use crate::{Nic, QueuePair};
+
+/// An adapter of a [`Fabric`], open.
+pub struct SoftNic {
+    spec: NicSpec,
+    caps: Caps,
+    mac: [u8; 6],
+    pairs: Vec<QueuePair>,
+    fabric: Fabric,
+    port: PortId,
+    choices: Vec<String>,
+}
+
+/// Opens a soft NIC with a fabric of its own: `soft[:NAME][,option=value]*`.
+///
+/// `peer=loop` plugs it into itself. The seed of all chance is the option `seed`.
+///
+/// # Errors
+/// [`Error::Spec`] for options that are unknown or out of range, [`Error::Memory`].
+pub fn open(spec: &NicSpec) -> Result<SoftNic, Error> {
+    let seed = spec.number("seed", 1, 0..=u64::MAX)?;
+    let config = FabricConfig {
+        seed,
+        ..FabricConfig::default()
+    };
+    Fabric::new(config, Clock::system()).open(spec)
+}
+
+impl Fabric {
+    /// Opens a NIC on this fabric by its words; a peer that is another NIC of the fabric is cabled
+    /// by [`Fabric::cable`].
+    ///
+    /// # Errors
+    /// [`Error::Spec`] for options that are unknown or out of range, [`Error::Memory`].
+    pub fn open(&self, spec: &NicSpec) -> Result<SoftNic, Error> {
+        let options = SoftOptions::read(spec)?;
+        let mut nic = self.plug(spec.clone(), options.adapter, options.link)?;
+        match options.peer.as_deref() {
+            None => {}
+            Some("loop") => {
+                self.cable(nic.port, nic.port);
+                nic.choices
+                    .push("every frame comes back: peer=loop".to_owned());
+            }
+            Some(peer) => {
+                let problem = format!("`{peer}` is no peer");
+                return Err(spec.wrong("peer", problem, "write peer=loop".to_owned()));
+            }
+        }
+        Ok(nic)
+    }
+
+    /// Adds an adapter behind a link.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn plug(
+        &self,
+        spec: NicSpec,
+        config: AdapterConfig,
+        link: Impairments,
+    ) -> Result<SoftNic, Error> {
+        let failed = |source| Error::Memory {
+            nic: spec.to_string(),
+            source,
+        };
+        let mut core = self.lock();
+        let limit = core.config.max_frame_bytes;
+        let config = AdapterConfig {
+            max_frame_bytes: config.max_frame_bytes.min(limit),
+            ..config
+        };
+        let mut adapter = Adapter::new(config.clone());
+        let mut memory = QueueMemory::new(&config, &mut core.keys).map_err(failed)?;
+        adapter.keys = memory.keys();
+        let mut pairs = Vec::new();
+        for index in 0..config.queues {
+            let pair = memory.pair(&config, index).map_err(failed)?;
+            adapter.receive.push(pair.receive);
+            adapter.send.push(pair.send);
+            pairs.push(QueuePair {
+                index,
+                receive: pair.receive_block,
+                transmit: pair.transmit_block,
+                memory: vec![memory.rings.clone(), memory.buffers.clone()],
+            });
+        }
+        let index = core.adapters.len();
+        core.adapters.push(adapter);
+        let port = core.switch.add(Owner::Adapter(index), link);
+        let mac = address(port);
+        core.switch.learn(mac, port, true);
+        drop(core);
+        let choices = vec![format!(
+            "device model with ConnectX queues in host memory that stands for device memory; {} \
+             queue pairs of {} slots",
+            config.queues, config.depth
+        )];
+        Ok(SoftNic {
+            caps: caps(&config),
+            spec,
+            mac,
+            pairs,
+            fabric: self.clone(),
+            port: PortId(port),
+            choices,
+        })
+    }
+}
+
+impl SoftNic {
+    /// The fabric that it belongs to.
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// Its port there.
+    pub fn port(&self) -> PortId {
+        self.port
+    }
+
+    /// Changes what goes wrong in its hardware.
+    pub fn disturb(&self, faults: Faults) {
+        self.fabric.disturb(self.port, faults);
+    }
+}
+
+impl Nic for SoftNic {
+    fn spec(&self) -> &NicSpec {
+        &self.spec
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    fn queues(&self) -> &[QueuePair] {
+        &self.pairs
+    }
+
+    /// The fabric's service, for the first of its NICs that asks.
+    fn take_services(&mut self) -> Vec<Box<dyn Service>> {
+        let service = self.fabric.serve_once();
+        service
+            .map(|service| Box::new(service) as Box<dyn Service>)
+            .into_iter()
+            .collect()
+    }
+
+    fn counters(&self) -> Counters {
+        let port = self.fabric.port_counts(self.port);
+        let mut core = self.fabric.lock();
+        let Some(adapter) = core.adapter_at(self.port) else {
+            return Counters::default();
+        };
+        let counts = &adapter.counts;
+        let mut drops = adapter.drops.named();
+        drops.extend(port.drops);
+        Counters {
+            rx_frames: counts.rx_frames,
+            rx_bytes: counts.rx_bytes,
+            tx_frames: counts.tx_frames,
+            tx_bytes: counts.tx_bytes,
+            kicks: 0,
+            drops,
+            other: vec![
+                ("doorbells", counts.doorbells),
+                ("doorbells lost", counts.doorbells_lost),
+                ("doorbells refused", counts.doorbells_refused),
+                ("stalls", counts.stalls),
+                ("payloads late", counts.payloads_late),
+                ("error completions", counts.error_completions),
+                ("queues broken", counts.queues_broken),
+                (
+                    "payload bytes copied by the model",
+                    counts.payload_bytes_copied,
+                ),
+                ("duplicated on the link", port.link.duplicated),
+                ("reordered on the link", port.link.reordered),
+                ("corrupted on the link", port.link.corrupted),
+                ("marked on the link", port.link.marked),
+            ],
+        }
+    }
+
+    fn choices(&self) -> Vec<String> {
+        self.choices.clone()
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Error> {
+        self.fabric.detach(self.port)
+    }
+}
+
+impl std::ops::Drop for SoftNic {
+    fn drop(&mut self) {
+        // An adapter has nothing to flush; detaching it again after `close` does nothing.
+        let _ = self.fabric.detach(self.port);
+    }
+}
+
+fn caps(config: &AdapterConfig) -> Caps {
+    let mut features = Features::TX_SEGMENTS
+        | Features::TX_L3_CHECKSUM
+        | Features::TX_L4_CHECKSUM
+        | Features::RX_TIMESTAMP;
+    let offloads = config.offloads;
+    features.set(Features::RX_SEGMENTS, config.segments > 1);
+    features.set(Features::ZERO_COPY_FORWARD, config.segments == 1);
+    features.set(Features::RX_CHECKSUM, offloads.checksum);
+    features.set(Features::RX_HASH, offloads.hash || config.queues > 1);
+    features.set(Features::SPREAD, config.queues > 1);
+    features.set(Features::RX_VLAN_STRIP, offloads.vlan_strip);
+    features.set(Features::RX_FLOW_TAG, !config.rules.is_empty());
+    Caps {
+        format: Format::Mlx5,
+        queues: config.queues,
+        rx_depth: config.depth,
+        tx_depth: config.depth,
+        slot_bytes: config.slot_bytes,
+        max_frame_bytes: config.max_frame_bytes,
+        trigger: Trigger::Mmio,
+        features,
+    }
+}
+
+/// A locally administered address, one a port.
+fn address(port: u32) -> [u8; 6] {
+    let [a, b, c, d] = port.to_be_bytes();
+    [0x02, 0x57, a, b, c, d]
+}
