@@ -117,6 +117,12 @@ pub struct Lent {
 }
 
 impl Lent {
+    /// Running index of the first slot.
+    #[inline(always)]
+    pub const fn first(&self) -> u64 {
+        self.first
+    }
+
     /// Slots.
     #[inline(always)]
     pub const fn slots(&self) -> u32 {

@@ -126,7 +126,8 @@ pub trait Transmit: Copy {
     ///
     /// # Errors
     /// [`Cause::LocalProtection`] if the piece lies outside memory that the queue may read, or the
-    /// format cannot express it.
+    /// format cannot express it; [`Cause::RingCorrupted`] if the peer spoilt the slot. Nothing was
+    /// written then, and the slot must not be published before a write to it succeeds.
     fn write(&self, index: u64, post: &Post) -> Result<(), Cause>;
 
     /// Makes slots visible up to `upto`, exclusive. *One lane*, after the warp has met behind

@@ -26,8 +26,8 @@ pub struct ServerRx {
 /// Transmits on a ring server → client: a slot is free when the client offered a buffer in it.
 ///
 /// Of `Post`, address and length must lie at the start of the slot's own buffer: the server fills
-/// what it was offered and cannot point elsewhere. A slot whose descriptor turned out to be bad is
-/// sent with length 0, because slots can only go back in order.
+/// what it was offered and cannot point elsewhere. A slot whose descriptor is bad cannot be sent,
+/// and slots go back in order, so the queue ends there.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerTx {
     ring: Ring,
@@ -172,21 +172,23 @@ impl Transmit for ServerTx {
     #[inline(always)]
     fn write(&self, index: u64, post: &Post) -> Result<(), Cause> {
         let descriptor = self.ring.descriptor(index);
-        let fits = self.offered(&descriptor) == Some(post.address)
+        let Some(offered) = self.offered(&descriptor) else {
+            return Err(Cause::RingCorrupted);
+        };
+        let fits = offered == post.address
             && post.length <= descriptor.length
             && !post.flags.intersects(OFFLOADS);
-        let next = fits && post.part + 1 < post.parts;
+        if !fits {
+            return Err(Cause::LocalProtection);
+        }
+        let next = post.part + 1 < post.parts;
         let sent = Descriptor {
             flags: u16::from(next) * DescriptorFlags::NEXT.bits(),
-            length: if fits { post.length } else { 0 },
+            length: post.length,
             ..descriptor
         };
         self.ring.set_descriptor_length(index, &sent);
-        if fits {
-            Ok(())
-        } else {
-            Err(Cause::LocalProtection)
-        }
+        Ok(())
     }
 
     #[inline(always)]

@@ -1,0 +1,309 @@
+//! memif, either role. The NIC is the other role's half, driven through its verbs.
+
+use warpwire_ring::memif::{
+    CLIENT_LAYOUT, ClientBody, ClientRx, ClientTx, RegionPlan, RingKind, SERVER_LAYOUT, ServerBody,
+    ServerRx, ServerTx,
+};
+use warpwire_ring::{
+    Cause, DeviceAddress, Direction, Format, Location, Post, QueueBlock, Receive, Region, Transmit,
+    block, memory,
+};
+
+use super::{Pages, Wire, Words, bytes_at, put_bytes};
+
+/// Which roles we and the NIC play.
+pub(crate) trait Role {
+    type Rx: Receive;
+    type Tx: Transmit;
+    type NicRx: Receive;
+    type NicTx: Transmit;
+    /// Whether we are the client.
+    const CLIENT: bool;
+}
+
+pub(crate) struct Client;
+pub(crate) struct Server;
+
+impl Role for Client {
+    type Rx = ClientRx;
+    type Tx = ClientTx;
+    type NicRx = ServerRx;
+    type NicTx = ServerTx;
+    const CLIENT: bool = true;
+}
+
+impl Role for Server {
+    type Rx = ServerRx;
+    type Tx = ServerTx;
+    type NicRx = ClientRx;
+    type NicTx = ClientTx;
+    const CLIENT: bool = false;
+}
+
+pub(crate) struct Memif<R: Role> {
+    _pages: Pages,
+    plan: RegionPlan,
+    rx: QueueBlock,
+    tx: QueueBlock,
+    nic_rx: R::NicRx,
+    nic_tx: R::NicTx,
+    region: DeviceAddress,
+    /// Slots that the NIC published, and those that it may fill.
+    sent: u64,
+    free: u64,
+    /// Slots that the NIC took, and those of them that it gave back.
+    taken: u64,
+    released: u64,
+    /// Slots of each frame that was taken and not given back.
+    frames: Vec<u32>,
+}
+
+const SLOT: u32 = 256;
+
+impl<R: Role> Memif<R> {
+    fn kind(receive: bool) -> RingKind {
+        if receive == R::CLIENT {
+            RingKind::ServerToClient
+        } else {
+            RingKind::ClientToServer
+        }
+    }
+
+    /// Sends slots; `pieces` of a frame that goes on unless `last`.
+    fn send(&mut self, pieces: &[&[u8]], last: bool) -> bool {
+        self.free = self.nic_tx.completions(self.free);
+        let depth = u64::from(self.plan.depth);
+        if depth - (self.sent - self.free) < pieces.len() as u64 {
+            return false;
+        }
+        for (part, piece) in (0u32..).zip(pieces) {
+            let index = self.sent + u64::from(part);
+            let buffer = self.nic_tx.buffer(index);
+            assert!(piece.len() <= buffer.capacity as usize);
+            put_bytes(piece, buffer.address);
+            let post = Post {
+                address: buffer.address,
+                length: piece.len() as u32,
+                part,
+                parts: pieces.len() as u32 + u32::from(!last),
+                ..Post::default()
+            };
+            self.nic_tx.write(index, &post).expect("writes");
+        }
+        self.sent += pieces.len() as u64;
+        self.nic_tx.publish(self.sent);
+        true
+    }
+
+    fn ring(&self, receive: bool) -> DeviceAddress {
+        let offset = self.plan.ring_offset(Self::kind(receive), 0);
+        self.region.offset(offset)
+    }
+}
+
+impl<R: Role> Wire for Memif<R> {
+    type Rx = R::Rx;
+    type Tx = R::Tx;
+
+    fn new(depth: u32, start: u64) -> Self {
+        let plan = RegionPlan {
+            to_server: 1,
+            to_client: 1,
+            depth,
+            slot_bytes: SLOT,
+        };
+        assert!(plan.is_sound());
+        let mut pages = Pages::new(plan.bytes() as usize + depth as usize * 8 + (64 << 10));
+        let region = pages.cut(plan.bytes() as usize, 4096);
+        let regions = pages.cut(size_of::<Region>(), 128);
+        let value = Region {
+            address: region,
+            length: plan.bytes(),
+            key: 0,
+            location: Location::PageableHost,
+        };
+        // SAFETY: memory that was cut for it.
+        unsafe { core::ptr::write(regions.value() as *mut Region, value) };
+        let mut make = |receive: bool| {
+            let kind = Self::kind(receive);
+            let table = pages.cut(depth as usize * 4, 128);
+            // SAFETY: region and table are cut for the plan.
+            unsafe { plan.format_ring(region, table, kind, 0, 0) };
+            let ring = region.offset(plan.ring_offset(kind, 0));
+            let offered = match kind {
+                RingKind::ServerToClient => start.wrapping_add(u64::from(depth)),
+                RingKind::ClientToServer => start,
+            };
+            // SAFETY: the head and the tail of the ring.
+            unsafe { memory::store_release_u16(ring.offset(HEAD), offered as u16) };
+            // SAFETY: as above.
+            unsafe { memory::store_release_u16(ring.offset(TAIL), start as u16) };
+            let words = Words::cut(&mut pages, depth);
+            if receive {
+                words.receive_at(start);
+            } else {
+                words.transmit_at(start);
+            }
+            let client = ClientBody {
+                ring,
+                buffers: table,
+                region,
+                region_bytes: plan.bytes(),
+                pool_offset: plan.pool_offset(),
+                region_number: 0,
+                kick: DeviceAddress::NULL,
+            };
+            let server = ServerBody {
+                ring,
+                regions,
+                region_count: 1,
+                kick: DeviceAddress::NULL,
+            };
+            let block = |ours: bool, receive: bool| {
+                let mut block = block_of(ours == R::CLIENT, receive, depth);
+                block.body = if ours == R::CLIENT {
+                    client.words()
+                } else {
+                    server.words()
+                };
+                words.put(&mut block);
+                block
+            };
+            (block(true, receive), block(false, !receive))
+        };
+        let (rx, nic_tx) = make(true);
+        let (tx, nic_rx) = make(false);
+        Self {
+            _pages: pages,
+            plan,
+            rx,
+            tx,
+            // SAFETY: the blocks name memory of this wire.
+            nic_rx: unsafe { R::NicRx::attach(&nic_rx) }.expect("attaches"),
+            // SAFETY: as above.
+            nic_tx: unsafe { R::NicTx::attach(&nic_tx) }.expect("attaches"),
+            region,
+            sent: start,
+            free: start,
+            taken: start,
+            released: start,
+            frames: Vec::new(),
+        }
+    }
+
+    fn rx_block(&self) -> QueueBlock {
+        self.rx
+    }
+
+    fn tx_block(&self) -> QueueBlock {
+        self.tx
+    }
+
+    fn slot_bytes(&self) -> usize {
+        SLOT as usize
+    }
+
+    fn slots_for(&self, length: usize) -> u32 {
+        length.div_ceil(SLOT as usize) as u32
+    }
+
+    fn deliver(&mut self, frame: &[u8]) -> bool {
+        let pieces: Vec<&[u8]> = frame.chunks(SLOT as usize).collect();
+        self.send(&pieces, true)
+    }
+
+    fn deliver_bad(&mut self) -> Cause {
+        let index = self.sent;
+        assert!(self.send(&[&[0; 60]], true), "room for a bad slot");
+        // A length that no buffer and no region has.
+        let slot = index & u64::from(self.plan.depth - 1);
+        let descriptor = self.ring(true).offset(DESCRIPTORS + slot * 16);
+        // SAFETY: the length word of the descriptor.
+        unsafe { memory::store_u32(descriptor.offset(4), u32::MAX) };
+        Cause::RingCorrupted
+    }
+
+    fn deliver_part(&mut self, pieces: &[&[u8]], last: bool) -> bool {
+        self.send(pieces, last)
+    }
+
+    fn break_receive(&mut self) -> bool {
+        let word = if R::CLIENT { TAIL } else { HEAD };
+        let beyond = (self.sent as u16).wrapping_add(self.plan.depth as u16 + 1);
+        // SAFETY: an index of the ring.
+        unsafe { memory::store_release_u16(self.ring(true).offset(word), beyond) };
+        true
+    }
+
+    fn take(&mut self) -> Option<Vec<u8>> {
+        let ready = self.nic_rx.produced(self.taken);
+        let mut frame = Vec::new();
+        let mut slots = 0;
+        while self.taken + u64::from(slots) < ready {
+            let segment = self.nic_rx.segment(self.taken + u64::from(slots), 0);
+            assert!(!segment.fault(), "we send what can be read");
+            frame.extend(bytes_at(segment.address, segment.length));
+            slots += 1;
+            if !segment.more() {
+                self.taken += u64::from(slots);
+                self.frames.push(slots);
+                return Some(frame);
+            }
+        }
+        assert_eq!(slots, 0, "only whole frames are published");
+        None
+    }
+
+    fn complete(&mut self) -> bool {
+        if self.frames.is_empty() {
+            return false;
+        }
+        let slots = self.frames.remove(0);
+        for slot in 0..u64::from(slots) {
+            self.nic_rx.refill(self.released + slot);
+        }
+        self.released += u64::from(slots);
+        self.nic_rx.release(self.released);
+        true
+    }
+
+    fn complete_bad(&mut self) -> Option<Cause> {
+        None
+    }
+
+    fn break_transmit(&mut self) -> bool {
+        let word = if R::CLIENT { TAIL } else { HEAD };
+        let depth = if R::CLIENT { 0 } else { self.plan.depth as u16 };
+        let beyond = (self.taken as u16).wrapping_add(depth + self.plan.depth as u16 + 1);
+        // SAFETY: an index of the ring.
+        unsafe { memory::store_release_u16(self.ring(false).offset(word), beyond) };
+        true
+    }
+}
+
+fn block_of(client: bool, receive: bool, depth: u32) -> QueueBlock {
+    let direction = if receive {
+        Direction::Receive
+    } else {
+        Direction::Transmit
+    };
+    QueueBlock {
+        abi: block::ABI,
+        format: Format::Memif as u32,
+        direction: direction as u32,
+        scope: 2,
+        layout: if client { CLIENT_LAYOUT } else { SERVER_LAYOUT },
+        depth,
+        slot_bytes: SLOT,
+        cursor: DeviceAddress::NULL,
+        provenance: DeviceAddress::NULL,
+        done: DeviceAddress::NULL,
+        location: Location::PageableHost as u32,
+        reserved: 0,
+        body: [0; 24],
+    }
+}
+
+const HEAD: u64 = 6;
+const TAIL: u64 = 64;
+const DESCRIPTORS: u64 = 128;

@@ -1,0 +1,192 @@
+//! A receive and a transmit queue of each format, with the format's other half as the NIC.
+#![expect(
+    unsafe_code,
+    reason = "tests own the memory that queues and NICs work on"
+)]
+
+mod memif;
+mod mlx5;
+mod xdp;
+
+use warpwire_device::{Area, Receiver, Sender, SharedWord};
+use warpwire_ring::{
+    Cause, DeviceAddress, Location, Provenance, QueueBlock, Receive, Region, RxCursor, Transmit,
+    TxCursor, memory,
+};
+
+pub(crate) use memif::{Client, Memif, Server};
+pub(crate) use mlx5::Mlx5;
+pub(crate) use xdp::Xdp;
+
+/// Both queues of one port, and the NIC behind them.
+pub(crate) trait Wire: Sized {
+    type Rx: Receive;
+    type Tx: Transmit;
+    /// Whether every completion is told of, and not one in an interval.
+    const COMPLETES_ALL: bool = true;
+
+    /// Queues of `depth` slots, all indices at `start`.
+    fn new(depth: u32, start: u64) -> Self;
+    fn rx_block(&self) -> QueueBlock;
+    fn tx_block(&self) -> QueueBlock;
+
+    /// Bytes that one receive slot holds.
+    fn slot_bytes(&self) -> usize;
+    /// Receive slots that a frame of this length takes; 0 if it cannot be received.
+    fn slots_for(&self, length: usize) -> u32;
+
+    /// The NIC receives a frame. Says no if too few slots are free; then nothing changed.
+    fn deliver(&mut self, frame: &[u8]) -> bool;
+    /// The NIC delivers something that cannot be read; why that is so.
+    fn deliver_bad(&mut self) -> Cause;
+    /// The NIC makes the first `pieces` slots of a longer frame visible. Says no if it never would.
+    fn deliver_part(&mut self, pieces: &[&[u8]], last: bool) -> bool;
+    /// The NIC's receive index becomes impossible. Says no if the format has none.
+    fn break_receive(&mut self) -> bool;
+
+    /// The next frame that was sent.
+    fn take(&mut self) -> Option<Vec<u8>>;
+    /// The oldest frame that was taken is done with. Says no if there is none.
+    fn complete(&mut self) -> bool;
+    /// The oldest frame that was taken failed; why. `None` if the format cannot say so.
+    fn complete_bad(&mut self) -> Option<Cause>;
+    /// The NIC's completion index becomes impossible. Says no if the format has none.
+    fn break_transmit(&mut self) -> bool;
+
+    /// Whether receive and transmit buffers can change places.
+    fn shares_a_pool(&self) -> bool {
+        // SAFETY: the block names memory of the wire; nothing is driven.
+        let rx = unsafe { Self::Rx::attach(&self.rx_block()) }.expect("attaches");
+        // SAFETY: as above.
+        let tx = unsafe { Self::Tx::attach(&self.tx_block()) }.expect("attaches");
+        rx.pool() != 0 && rx.pool() == tx.pool()
+    }
+
+    fn receiver(&self) -> Receiver<Self::Rx> {
+        // SAFETY: the block names memory of the wire, and the test drives one receiver at a time.
+        unsafe { Receiver::attach(&self.rx_block()) }.expect("attaches")
+    }
+
+    fn sender(&self) -> Sender<Self::Tx> {
+        // SAFETY: as above.
+        unsafe { Sender::attach(&self.tx_block()) }.expect("attaches")
+    }
+}
+
+/// Starting indices: fresh, and just before each width wraps.
+pub(crate) const STARTS: [u64; 4] = [0, (1 << 16) - 5, (1 << 24) - 5, (1 << 32) - 5];
+
+/// Zeroed memory that is handed out in pieces, every one on lines of its own.
+pub(crate) struct Pages {
+    pages: Vec<Page>,
+    used: usize,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C, align(4096))]
+struct Page([u8; 4096]);
+
+impl Pages {
+    pub(crate) fn new(bytes: usize) -> Self {
+        let pages = vec![Page([0; 4096]); bytes.div_ceil(4096)];
+        Self { pages, used: 0 }
+    }
+
+    pub(crate) fn cut(&mut self, bytes: usize, alignment: usize) -> DeviceAddress {
+        let start = self.pages.as_mut_ptr() as u64;
+        self.used = self.used.next_multiple_of(alignment.max(128));
+        let at = self.used;
+        self.used += bytes;
+        assert!(
+            self.used <= self.pages.len() * 4096,
+            "test memory is too small"
+        );
+        DeviceAddress::new(start).offset(at as u64)
+    }
+}
+
+/// The words beside a queue: cursor, counters, done bitmap.
+#[derive(Clone, Copy)]
+pub(crate) struct Words {
+    pub(crate) cursor: DeviceAddress,
+    pub(crate) provenance: DeviceAddress,
+    pub(crate) done: DeviceAddress,
+}
+
+impl Words {
+    pub(crate) fn cut(pages: &mut Pages, depth: u32) -> Self {
+        Self {
+            cursor: pages.cut(128, 128),
+            provenance: pages.cut(128, 128),
+            done: pages.cut(depth.div_ceil(32) as usize * 4, 128),
+        }
+    }
+
+    /// The receive cursor at `start`.
+    pub(crate) fn receive_at(&self, start: u64) {
+        let cursor = RxCursor {
+            head: start,
+            released: start,
+            ..RxCursor::default()
+        };
+        // SAFETY: 128 bytes that were cut for a cursor.
+        unsafe { core::ptr::write(self.cursor.value() as *mut RxCursor, cursor) };
+    }
+
+    /// The transmit cursor at `start`.
+    pub(crate) fn transmit_at(&self, start: u64) {
+        let cursor = TxCursor {
+            reserved: start,
+            published: start,
+            completed: start,
+            completions: start,
+            ..TxCursor::default()
+        };
+        // SAFETY: 128 bytes that were cut for a cursor.
+        unsafe { core::ptr::write(self.cursor.value() as *mut TxCursor, cursor) };
+    }
+
+    pub(crate) fn put(&self, block: &mut QueueBlock) {
+        block.cursor = self.cursor;
+        block.provenance = self.provenance;
+        block.done = self.done;
+    }
+}
+
+/// The bytes at an address of a wire's memory.
+pub(crate) fn bytes_at(address: DeviceAddress, length: u32) -> Vec<u8> {
+    let mut bytes = vec![0; length as usize];
+    // SAFETY: the NIC checked the bounds, and the slot is its own for now.
+    unsafe { memory::copy_out(address, &mut bytes) };
+    bytes
+}
+
+/// Puts bytes at an address of a wire's memory.
+pub(crate) fn put_bytes(bytes: &[u8], address: DeviceAddress) {
+    // SAFETY: the NIC checked the bounds, and the slot is its own for now.
+    unsafe { memory::copy_in(bytes, address) };
+}
+
+/// A shared word of its own.
+pub(crate) fn word(pages: &mut Pages) -> SharedWord {
+    // SAFETY: an aligned word of memory that the caller keeps.
+    unsafe { SharedWord::attach(pages.cut(4, 128)) }
+}
+
+/// Memory of a test as an area.
+pub(crate) fn area(address: DeviceAddress, length: u64, location: Location) -> Area {
+    let region = Region {
+        address,
+        length,
+        key: 0,
+        location,
+    };
+    // SAFETY: memory that the caller keeps.
+    unsafe { Area::attach(region) }
+}
+
+/// The counters of a queue of a wire.
+pub(crate) fn counters<'a>(_wire: &'a impl Wire, block: QueueBlock) -> &'a Provenance {
+    // SAFETY: memory of the wire, made of atomics.
+    unsafe { &*(block.provenance.value() as *const Provenance) }
+}
