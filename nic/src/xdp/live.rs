@@ -64,7 +64,8 @@ impl LiveFrames {
         })
     }
 
-    /// Sends `count` frames and returns when the kernel has handed them all over.
+    /// Sends `count` frames and returns when the kernel has handed them all over. Each call sets
+    /// buffers up and takes them down again, which takes milliseconds: send many frames a call.
     ///
     /// # Errors
     /// What the kernel said.
