@@ -186,7 +186,7 @@ pub(crate) fn area(address: DeviceAddress, length: u64, location: Location) -> A
 }
 
 /// The counters of a queue of a wire.
-pub(crate) fn counters<'a>(_wire: &'a impl Wire, block: QueueBlock) -> &'a Provenance {
+pub(crate) fn counters(_wire: &impl Wire, block: QueueBlock) -> &Provenance {
     // SAFETY: memory of the wire, made of atomics.
     unsafe { &*(block.provenance.value() as *const Provenance) }
 }
