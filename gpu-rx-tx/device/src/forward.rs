@@ -58,24 +58,28 @@ impl<T: Transmit> Sender<T> {
         frame: &Frame<'_>,
         claim: &Claim,
     ) -> Result<(), Cause> {
+        // The first piece is at hand, and nearly always the only one.
+        let mut piece = Some(frame.head());
         let mut part = 0;
         while part < claim.parts() {
-            let (Some(segment), Some(index)) = (from.segment(frame, part), self.index(claim, part))
-            else {
+            let (Some(bytes), Some(index)) = (piece, self.index(claim, part)) else {
                 return self.fail(Cause::LocalQpOperation);
             };
-            let old = self.queue.ring.exchange(index, segment.address);
+            let old = self.queue.ring.exchange(index, bytes.address());
             let slot = frame.first().wrapping_add(u64::from(part));
             from.queue.ring.exchange(slot, old);
             let post = Post {
-                address: segment.address,
-                length: segment.length,
+                address: bytes.address(),
+                length: bytes.length(),
                 part,
                 ..Post::default()
             };
             self.put(claim, &post)?;
-            self.lane.by_reference = self.lane.by_reference.wrapping_add(segment.length);
+            self.lane.by_reference = self.lane.by_reference.wrapping_add(bytes.length());
             part += 1;
+            if part < claim.parts() {
+                piece = from.piece(frame, part);
+            }
         }
         Ok(())
     }

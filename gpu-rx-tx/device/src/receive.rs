@@ -149,11 +149,11 @@ impl<R: Receive> Receiver<R> {
         if ready == 0 {
             return Ok(Batch::EMPTY);
         }
-        let (marks, bytes) = self.scan(simt, ready);
-        if (marks.more | marks.fault) == 0 && !self.skipping {
+        let (plain, bytes) = self.scan(simt, ready);
+        if plain && !self.skipping {
             return Ok(self.take(simt, ready, ready, 0, bytes, Marks::default()));
         }
-        self.peek_frames(simt, wanted, ready, marks)
+        self.peek_frames(simt, wanted, ready)
     }
 
     /// *Collective.* [`Receiver::peek`] that waits: returns as soon as a whole frame has arrived.
@@ -337,15 +337,13 @@ impl<R: Receive> Receiver<R> {
         simt: &S,
         wanted: u32,
         ready: u32,
-        marks: Marks,
     ) -> Result<Batch, Cause> {
-        let (mut ready, mut marks) = (ready, marks);
         let mut window = wanted.min(self.limit);
-        ready = ready.min(window);
+        let mut ready = ready.min(window);
         let mut rounds = 0;
         while ready > 0 && rounds < MAX_ROUNDS {
             let look = Look {
-                marks,
+                marks: self.marks(simt, ready),
                 ready,
                 window,
                 limit: self.limit,
@@ -385,7 +383,6 @@ impl<R: Receive> Receiver<R> {
                 }
             }
             ready = self.ready(simt, window)?;
-            marks = self.scan(simt, ready).0;
             rounds += 1;
         }
         Ok(Batch::EMPTY)
@@ -482,37 +479,46 @@ impl<R: Receive> Receiver<R> {
         ready
     }
 
-    /// What the descriptors of the `ready` slots from the head on say, and the bytes of their
-    /// frames.
+    /// Whether each of the `ready` slots from the head on is a frame of its own that can be read, and
+    /// the bytes of all.
     #[inline(always)]
-    fn scan<S: Simt>(&self, simt: &S, ready: u32) -> (Marks, u32) {
-        let mut marks = Marks::default();
+    fn scan<S: Simt>(&self, simt: &S, ready: u32) -> (bool, u32) {
+        let mut plain = true;
         let mut bytes = 0u32;
+        let mut i = simt.lane();
+        while i < ready {
+            let index = self.head.wrapping_add(u64::from(i));
+            let segment = self.reader.queue.ring.segment(index, 0);
+            plain &= !segment.fault() && !segment.more();
+            bytes = bytes.wrapping_add(segment.length);
+            self.reader.queue.piece(&segment).prefetch();
+            i += S::WIDTH;
+        }
+        (simt.all(plain), simt.sum(bytes))
+    }
+
+    /// What the descriptors of the `ready` slots from the head on say.
+    #[inline(always)]
+    fn marks<S: Simt>(&self, simt: &S, ready: u32) -> Marks {
+        let mut marks = Marks::default();
         let mut base = 0;
         while base < ready {
             let i = base + simt.lane();
-            let index = self.head.wrapping_add(u64::from(i));
             let (mut more, mut fault) = (false, false);
             if i < ready {
+                let index = self.head.wrapping_add(u64::from(i));
                 let segment = self.reader.queue.ring.segment(index, 0);
+                more = segment.more() && !R::SCATTER;
                 fault = segment.fault();
-                let mut length = Some(segment.length);
-                if !R::SCATTER {
-                    more = segment.more();
-                } else if segment.more() {
-                    length = self.reader.slot_length(index);
+                if R::SCATTER && segment.more() {
+                    fault |= self.reader.slot_length(index).is_none();
                 }
-                fault |= length.is_none();
-                bytes = bytes.wrapping_add(length.unwrap_or(0));
-                self.reader.queue.piece(&segment).prefetch();
             }
-            if !R::SCATTER {
-                marks.more |= u64::from(simt.ballot(more)) << base;
-            }
+            marks.more |= u64::from(simt.ballot(more)) << base;
             marks.fault |= u64::from(simt.ballot(fault)) << base;
             base += S::WIDTH;
         }
-        (marks, simt.sum(bytes))
+        marks
     }
 
     /// Bytes of the first `slots` slots from the head on, those marked in `except` left out.
