@@ -13,6 +13,7 @@
 
 mod assembler;
 mod attach;
+mod bind;
 mod bpf;
 pub mod live;
 mod machine;
@@ -20,12 +21,13 @@ mod open;
 mod options;
 mod program;
 mod proxy;
+mod queue;
 mod report;
 pub mod rules;
 mod socket;
 
 pub use bpf::Mode;
-pub use open::open;
+pub use open::{open, open_all};
 pub use rules::{Flow, MacPolicy, Prefix, Rules};
 
 use std::os::fd::OwnedFd;
@@ -107,6 +109,12 @@ impl Sockets {
     }
 }
 
+impl XdpNic {
+    fn first_socket(&self) -> Option<&Socket> {
+        self.sockets.queues.first().map(|queue| &queue.socket)
+    }
+}
+
 impl Nic for XdpNic {
     fn spec(&self) -> &NicSpec {
         &self.spec
@@ -134,8 +142,9 @@ impl Nic for XdpNic {
 
     /// Frames and bytes are those of the queues' cursors, drops those of the kernel.
     ///
-    /// `rx_dropped` counts frames for which there was no buffer or that were larger than a slot
-    /// without multi-buffer; `fill_ring_empty`, how often the reason was a missing buffer.
+    /// `rx_dropped` counts frames for which there were not enough buffers, or that were larger than
+    /// a slot without multi-buffer; `fill_ring_empty`, how often the one buffer of a small frame
+    /// was missing.
     fn counters(&self) -> Counters {
         let sockets = &*self.sockets;
         let receive = |offset| sockets.total(|q| sockets.field(q.receive_cursor, offset));

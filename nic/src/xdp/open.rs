@@ -1,46 +1,80 @@
 //! Setting up: checks, program, sockets, memory, blocks.
 
 use std::io;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use warpwire_gpu::Arena;
-use warpwire_gpu::arena::{ArenaError, ArenaRequest, Paging};
-use warpwire_ring::xdp::{METADATA_BYTES, PACKET_HEADROOM, RxBody, TxBody, Umem};
-use warpwire_ring::{DeviceAddress, Provenance, QueueBlock, Region, RxCursor, TxCursor};
+use warpwire_gpu::arena::ArenaError;
+use warpwire_ring::xdp::PACKET_HEADROOM;
 
 use super::attach::Attached;
-use super::bpf::{self, Mode};
+use super::bind::{Bound, Share, chunks_of};
 use super::machine::{KernelVersion, missing_capabilities};
-use super::options::{CopyWish, MAX_QUEUES, Options};
-
+use super::options::{MAX_QUEUES, Options};
 use super::proxy::Proxy;
 use super::rules::MacPolicy;
-use super::socket::{Frames, Membership, Sizes, Socket, Unbound};
-use super::{Queue, Sockets, Tally, XdpNic};
+use super::socket::Membership;
+use super::{Sockets, XdpNic, bpf};
 use crate::interfaces::{Interface, interfaces};
-use crate::{Error, NicSpec, QueuePair, namespace};
+use crate::{Error, NicSpec, namespace};
 
 /// Opens the interface that `spec` names (`xdp:IFACE,option=value`).
 ///
-/// # Errors [`Error::Spec`] for wrong words, [`Error::Unavailable`] for what the machine lacks
-/// (root, a recent kernel, the interface), [`Error::System`] for what the kernel refused; each with
-/// the cure.
+/// # Errors
+///
+/// [`Error::Spec`] for wrong words, [`Error::Unavailable`] for what the machine lacks (root, a
+/// recent kernel, the interface), [`Error::System`] for what the kernel refused; each with the
+/// cure.
 pub fn open(spec: &NicSpec) -> Result<XdpNic, Error> {
-    let options = Options::of(spec)?;
-    let setup = Setup {
-        spec,
-        options: &options,
-        kernel: check_machine(spec)?,
-    };
-    match &options.namespace {
-        None => setup.open(),
-        Some(name) => namespace::within(name, || setup.open()).map_err(|source| {
-            let cure = format!("make it with `ip netns add {name}`");
-            setup.system("enter the network namespace", source, &cure)
-        })?,
+    let mut nics = open_all(std::slice::from_ref(spec))?;
+    nics.pop().ok_or_else(|| {
+        let cure = "report this".to_owned();
+        spec.wrong("address", "no NIC came of it".to_owned(), cure)
+    })
+}
+
+/// Opens several interfaces over one frame memory: a frame that arrives at one goes out at another
+/// without a copy. In the order of `specs`.
+///
+/// # Errors
+///
+/// Those of [`open`]; [`Error::Spec`] if `slot` or `memory` differ.
+pub fn open_all(specs: &[NicSpec]) -> Result<Vec<XdpNic>, Error> {
+    let options = specs.iter().map(Options::of);
+    let options: Vec<Options> = options.collect::<Result<_, _>>()?;
+    let mut setups = Vec::new();
+    for (spec, options) in specs.iter().zip(&options) {
+        let kernel = check_machine(spec)?;
+        setups.push(Setup {
+            spec,
+            options,
+            kernel,
+        });
     }
+    let Some(first) = setups.first() else {
+        return Ok(Vec::new());
+    };
+    for setup in &setups {
+        setup.check_memory(first.options)?;
+    }
+    let prepared = setups.iter().map(|setup| setup.inside(|| setup.prepare()));
+    let prepared: Vec<Prepared> = prepared.collect::<Result<_, _>>()?;
+    let sizes = setups.iter().zip(&prepared);
+    let sizes = sizes.map(|(setup, prepared)| (prepared.queues, setup.options.depth));
+    let memory = first.memory(&sizes.collect::<Vec<_>>())?;
+    let mut nics: Vec<XdpNic> = Vec::new();
+    let mut first_chunk = 0;
+    for (setup, prepared) in setups.iter().zip(prepared) {
+        let share = Share {
+            memory: &memory,
+            first_chunk,
+            owner: nics.first().and_then(XdpNic::first_socket),
+        };
+        first_chunk += chunks_of(prepared.queues, setup.options.depth);
+        let nic = setup.inside(|| setup.finish(prepared, &share))?;
+        nics.push(nic);
+    }
+    Ok(nics)
 }
 
 fn check_machine(spec: &NicSpec) -> Result<KernelVersion, Error> {
@@ -71,40 +105,63 @@ pub(super) struct Setup<'a> {
     pub(super) kernel: KernelVersion,
 }
 
-/// How the sockets were bound.
-#[derive(Clone, Copy)]
-pub(super) struct Bound {
-    pub(super) multi_buffer: bool,
-    pub(super) metadata: bool,
-    pub(super) zero_copy: bool,
-    pub(super) budget: Option<u32>,
-}
-
-/// Memory of one queue.
-struct Pieces {
-    receive_cursor: Region,
-    transmit_cursor: Region,
-    receive_provenance: Region,
-    transmit_provenance: Region,
-    done: Region,
-    free: Region,
-    kick_receive: Region,
-    kick_transmit: Region,
+/// An interface with the program on it, before memory and sockets.
+struct Prepared {
+    interface: Interface,
+    queues: u32,
+    membership: Option<Membership>,
+    attached: Attached,
 }
 
 impl Setup<'_> {
-    fn open(&self) -> Result<XdpNic, Error> {
+    /// Runs `work` in the network namespace that was asked for.
+    fn inside<T: Send>(&self, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+        let Some(name) = &self.options.namespace else {
+            return work();
+        };
+        namespace::within(name, work).map_err(|source| {
+            let cure = format!("make it with `ip netns add {name}`");
+            self.system("enter the network namespace", source, &cure)
+        })?
+    }
+
+    /// One memory has one shape.
+    fn check_memory(&self, first: &Options) -> Result<(), Error> {
+        let other = (first.slot, first.location);
+        if other == (self.options.slot, self.options.location) {
+            return Ok(());
+        }
+        let problem = "NICs that share their memory need the same slot and memory".to_owned();
+        let cure = format!("write slot={}", first.slot);
+        Err(self.spec.wrong("slot, memory", problem, cure))
+    }
+
+    fn prepare(&self) -> Result<Prepared, Error> {
         let interface = self.interface()?;
-        let count = self.queue_count(&interface)?;
+        let queues = self.queue_count(&interface)?;
         let membership = self.membership(&interface)?;
-        let attached = self.attach(&interface, count)?;
-        let (arena, umem) = self.memory(count)?;
-        let (sockets, bound) = self.sockets(&interface, &attached, &umem, count)?;
+        let attached = self.attach(&interface, queues)?;
+        Ok(Prepared {
+            interface,
+            queues,
+            membership,
+            attached,
+        })
+    }
+
+    fn finish(&self, prepared: Prepared, share: &Share<'_>) -> Result<XdpNic, Error> {
+        let Prepared {
+            interface,
+            queues: count,
+            membership,
+            attached,
+        } = prepared;
+        let (sockets, bound) = self.sockets(&interface, &attached, share, count)?;
         self.check_frame_size(&interface, &bound)?;
         let mut pairs = Vec::new();
         let mut queues = Vec::new();
         for (index, socket) in (0..).zip(sockets) {
-            let (pair, queue) = self.queue(index, socket, &arena, &umem, &bound)?;
+            let (pair, queue) = self.queue(index, socket, share, &bound)?;
             bpf::set_socket(&attached.map, index, queue.socket.descriptor()).map_err(|source| {
                 self.system("put a socket into the program's map", source, AGAIN)
             })?;
@@ -113,8 +170,9 @@ impl Setup<'_> {
         }
         let sockets = Arc::new(Sockets {
             queues,
-            arena: Arc::clone(&arena),
+            arena: Arc::clone(&share.memory.arena),
         });
+        let proxy = Proxy::new(format!("{} kicks", self.spec), Arc::clone(&sockets));
         Ok(XdpNic {
             spec: self.spec.clone(),
             caps: self.caps(&interface, &bound, count),
@@ -123,11 +181,8 @@ impl Setup<'_> {
                 MacPolicy::Own | MacPolicy::Any => interface.mac,
             },
             pairs,
-            choices: self.choices(&interface, &attached, &bound, count, &arena),
-            proxy: Some(Proxy::new(
-                format!("{} kicks", self.spec),
-                Arc::clone(&sockets),
-            )),
+            choices: self.choices(&interface, &attached, &bound, count, share),
+            proxy: Some(proxy),
             link: Some(attached.link),
             sockets,
             _membership: membership,
@@ -182,199 +237,6 @@ impl Setup<'_> {
             .map_err(|source| self.system("open the address filter", source, "write mac=own"))
     }
 
-    fn memory(&self, count: u32) -> Result<(Arc<Arena>, Umem), Error> {
-        let depth = u64::from(self.options.depth);
-        let slot = u64::from(self.options.slot);
-        let frames = u64::from(count) * depth * 2 * slot;
-        let control = u64::from(count) * (depth * 9 + 4096);
-        let request = ArenaRequest {
-            bytes: (frames + control) as usize,
-            location: self.options.location,
-            paging: Paging::Transparent,
-            ..ArenaRequest::default()
-        };
-        let arena = Arena::request(request).map_err(|source| self.memory_error(source))?;
-        let region = arena
-            .allocate(frames, 4096)
-            .map_err(|source| self.memory_error(source))?;
-        let umem = Umem {
-            base: region.address,
-            bytes: frames,
-            pool: region.address.value(),
-            chunk_bytes: self.options.slot,
-            reserved: 0,
-        };
-        Ok((Arc::new(arena), umem))
-    }
-
-    /// Opens, primes and binds a socket a queue; the first one brings the memory for all.
-    fn sockets(
-        &self,
-        interface: &Interface,
-        attached: &Attached,
-        umem: &Umem,
-        count: u32,
-    ) -> Result<(Vec<Socket>, Bound), Error> {
-        let (first, mut bound) = self.first_socket(interface, attached, umem)?;
-        let mut sockets = vec![first];
-        for queue in 1..count {
-            let socket = self.ring_socket(Unbound::new().map_err(|e| self.no_socket(e))?, queue)?;
-            if let Some(owner) = sockets.first() {
-                retry(|| socket.bind(interface.index, queue, 0, Some(owner)))
-                    .map_err(|source| self.no_bind(queue, source))?;
-            }
-            sockets.push(socket);
-        }
-        let budget = self.options.depth.min(TRANSMIT_BUDGET);
-        let raised = sockets
-            .iter()
-            .all(|socket| socket.set_transmit_budget(budget).is_ok());
-        bound.budget = raised.then_some(budget);
-        Ok((sockets, bound))
-    }
-
-    fn first_socket(
-        &self,
-        interface: &Interface,
-        attached: &Attached,
-        umem: &Umem,
-    ) -> Result<(Socket, Bound), Error> {
-        let frames = Frames {
-            base: umem.base,
-            bytes: umem.bytes,
-            chunk_bytes: umem.chunk_bytes,
-        };
-        let unbound = Unbound::new().map_err(|source| self.no_socket(source))?;
-        let metadata = self.kernel >= KernelVersion::METADATA;
-        unbound
-            .register(&frames, metadata)
-            .map_err(|source| self.system("register frame memory", source, LIMITS))?;
-        let copy = match (self.options.copy, attached.mode) {
-            (CopyWish::Copy, _) | (CopyWish::Automatic, Mode::Generic) => libc::XDP_COPY,
-            (CopyWish::Automatic, Mode::Native) => 0,
-            (CopyWish::Zero, _) => libc::XDP_ZEROCOPY,
-        };
-        let multi_buffer = self.kernel >= KernelVersion::MULTI_BUFFER;
-        let segments = if multi_buffer { libc::XDP_USE_SG } else { 0 };
-        let flags = copy | segments | libc::XDP_USE_NEED_WAKEUP;
-        let socket = self.ring_socket(unbound, 0)?;
-        retry(|| socket.bind(interface.index, 0, flags, None))
-            .map_err(|source| self.no_bind(0, source))?;
-        let zero_copy = socket.is_zero_copy().unwrap_or(false);
-        let bound = Bound {
-            multi_buffer,
-            metadata,
-            zero_copy,
-            budget: None,
-        };
-        Ok((socket, bound))
-    }
-
-    /// Makes the rings and gives the queue's first chunks to the kernel.
-    fn ring_socket(&self, unbound: Unbound, queue: u32) -> Result<Socket, Error> {
-        let depth = self.options.depth;
-        let sizes = Sizes {
-            receive: depth,
-            transmit: depth,
-            fill: depth,
-            completion: depth,
-        };
-        let socket = unbound
-            .with_rings(&sizes)
-            .map_err(|source| self.system("make rings", source, LIMITS))?;
-        socket.prime(self.chunks(queue).take(depth as usize));
-        Ok(socket)
-    }
-
-    /// Chunks of a queue: first those of the receive slots, then those of the transmit slots.
-    fn chunks(&self, queue: u32) -> impl Iterator<Item = u64> + use<> {
-        let per_queue = u64::from(self.options.depth) * 2;
-        let slot = u64::from(self.options.slot);
-        let first = u64::from(queue) * per_queue;
-        (first..first + per_queue).map(move |chunk| chunk * slot)
-    }
-
-    fn queue(
-        &self,
-        index: u32,
-        socket: Socket,
-        arena: &Arc<Arena>,
-        umem: &Umem,
-        bound: &Bound,
-    ) -> Result<(QueuePair, Queue), Error> {
-        let pieces = self
-            .pieces(arena)
-            .map_err(|source| self.memory_error(source))?;
-        let depth = self.options.depth as usize;
-        for (slot, chunk) in self.chunks(index).skip(depth).enumerate() {
-            let address = pieces.free.address.offset(slot as u64 * 8);
-            arena
-                .write(address, &chunk.to_ne_bytes())
-                .map_err(|source| self.memory_error(source))?;
-        }
-        let receive = RxBody {
-            umem: *umem,
-            receive: socket.receive,
-            fill: socket.fill,
-            kick: pieces.kick_receive.address,
-            primed: u64::from(self.options.depth),
-        };
-        let transmit = TxBody {
-            umem: *umem,
-            transmit: socket.transmit,
-            completion: socket.completion,
-            free: pieces.free.address,
-            kick: pieces.kick_transmit.address,
-            headroom: TRANSMIT_HEADROOM,
-            metadata_bytes: if bound.metadata { METADATA_BYTES } else { 0 },
-            max_parts: if bound.multi_buffer { MAX_PARTS } else { 1 },
-            reserved: 0,
-        };
-        let location = arena.location() as u32;
-        let pair = QueuePair {
-            index,
-            receive: QueueBlock {
-                cursor: pieces.receive_cursor.address,
-                provenance: pieces.receive_provenance.address,
-                done: pieces.done.address,
-                location,
-                ..receive.block()
-            },
-            transmit: QueueBlock {
-                cursor: pieces.transmit_cursor.address,
-                provenance: pieces.transmit_provenance.address,
-                done: DeviceAddress::NULL,
-                location,
-                ..transmit.block()
-            },
-            memory: vec![Arc::clone(arena)],
-        };
-        let queue = Queue {
-            socket,
-            kick_receive: pieces.kick_receive.address,
-            kick_transmit: pieces.kick_transmit.address,
-            receive_cursor: pieces.receive_cursor.address,
-            transmit_cursor: pieces.transmit_cursor.address,
-            tally: Tally::default(),
-        };
-        Ok((pair, queue))
-    }
-
-    fn pieces(&self, arena: &Arena) -> Result<Pieces, ArenaError> {
-        let depth = u64::from(self.options.depth);
-        let line = |bytes: usize| arena.allocate(bytes as u64, 128);
-        Ok(Pieces {
-            receive_cursor: line(size_of::<RxCursor>())?,
-            transmit_cursor: line(size_of::<TxCursor>())?,
-            receive_provenance: line(size_of::<Provenance>())?,
-            transmit_provenance: line(size_of::<Provenance>())?,
-            done: arena.allocate(depth / 8, 128)?,
-            free: arena.allocate(depth * 8, 128)?,
-            kick_receive: line(128)?,
-            kick_transmit: line(128)?,
-        })
-    }
-
     /// Without multi-buffer, a frame must fit one chunk.
     fn check_frame_size(&self, interface: &Interface, bound: &Bound) -> Result<(), Error> {
         let (frame, piece) = (frame_bytes(interface), self.piece_bytes());
@@ -414,28 +276,11 @@ impl Setup<'_> {
         }
     }
 
-    fn memory_error(&self, source: ArenaError) -> Error {
+    pub(super) fn memory_error(&self, source: ArenaError) -> Error {
         Error::Memory {
             nic: self.spec.to_string(),
             source,
         }
-    }
-
-    fn no_socket(&self, source: io::Error) -> Error {
-        self.system(
-            "open an AF_XDP socket",
-            source,
-            "use a kernel with CONFIG_XDP_SOCKETS",
-        )
-    }
-
-    fn no_bind(&self, queue: u32, source: io::Error) -> Error {
-        let cure = match source.raw_os_error() {
-            Some(libc::EBUSY) => "stop the other user of the queue",
-            Some(libc::EOPNOTSUPP) => "write copy=auto",
-            _ => AGAIN,
-        };
-        self.system(&format!("bind to queue {queue}"), source, cure)
     }
 }
 
@@ -460,11 +305,5 @@ pub(super) fn retry<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result
 
 const BUSY_LIMIT: Duration = Duration::from_millis(1200);
 const ETHERNET_AND_TAGS: u32 = 14 + 8;
-/// A cache line before each packet that is sent; holds the request.
-const TRANSMIT_HEADROOM: u32 = 64;
-/// Pieces that the kernel sends as one frame: its `MAX_SKB_FRAGS`.
-pub(super) const MAX_PARTS: u32 = 17;
-/// Frames that one system call may send.
-const TRANSMIT_BUDGET: u32 = 256;
-const AGAIN: &str = "try again";
+pub(super) const AGAIN: &str = "try again";
 pub(super) const LIMITS: &str = "raise `ulimit -l`, or add CAP_IPC_LOCK";

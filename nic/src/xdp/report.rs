@@ -1,10 +1,11 @@
 //! What came of the set-up: abilities, and choices with their reasons.
 
-use warpwire_gpu::Arena;
 use warpwire_ring::{Format, Trigger};
 
 use super::attach::Attached;
-use super::open::{Bound, MAX_PARTS, Setup, frame_bytes};
+use super::bind::{Bound, Share};
+use super::open::{Setup, frame_bytes};
+use super::queue::MAX_PARTS;
 use crate::interfaces::Interface;
 use crate::{Caps, Features};
 
@@ -39,9 +40,10 @@ impl Setup<'_> {
         attached: &Attached,
         bound: &Bound,
         queues: u32,
-        arena: &Arena,
+        share: &Share<'_>,
     ) -> Vec<String> {
         let Attached { mode, why, .. } = attached;
+        let arena = &share.memory.arena;
         let yes_no = |yes| if yes { "yes" } else { "no" };
         let mut lines = vec![
             format!("XDP mode: {}: {why}", format!("{mode:?}").to_lowercase()),
@@ -65,6 +67,9 @@ impl Setup<'_> {
                 arena.paging()
             ),
         ];
+        if share.owner.is_some() {
+            lines.push("memory: shared with the NIC that was opened first".to_owned());
+        }
         let there = interface.receive_queues;
         if queues < there {
             lines.push(format!(

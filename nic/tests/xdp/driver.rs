@@ -11,6 +11,8 @@ use warpwire_ring::verbs::{Receive, Transmit};
 use warpwire_ring::xdp::{RxQueue, TxQueue};
 use warpwire_ring::{Post, PostFlags, Trigger};
 
+use crate::packet::partial_sum;
+
 /// A NIC with its queues driven from the test's thread.
 pub(crate) struct Port {
     pub(crate) nic: xdp::XdpNic,
@@ -140,36 +142,67 @@ impl Queue {
         let Some(slots) = self.next() else {
             return false;
         };
-        let parts = (slots.end - slots.start) as u32;
-        if u64::from(parts) > self.credits() {
+        let head = self.rx.segment(self.head, 0).address;
+        let mut addresses = [0; 12];
+        // SAFETY: bounds-checked, and the slot is ours.
+        unsafe { copy_out(head, &mut addresses) }
+        addresses.rotate_left(6);
+        if slots.end - slots.start > self.credits() {
             return false;
         }
-        for (part, from) in slots.clone().enumerate() {
-            let segment = self.rx.segment(from, 0);
-            if part == 0 {
-                let mut addresses = [0; 12];
-                // SAFETY: bounds-checked, and the slot is ours.
-                unsafe { copy_out(segment.address, &mut addresses) }
-                addresses.rotate_left(6);
-                // SAFETY: as above.
-                unsafe { copy_in(&addresses, segment.address) }
-            }
+        // SAFETY: as above.
+        unsafe { copy_in(&addresses, head) }
+        let rx = self.rx;
+        self.post_from(&rx, slots.clone());
+        self.give_back(slots);
+        true
+    }
+
+    /// Sends the next frame out of another queue of the same memory, as it is; if its checksum is
+    /// left to be filled in, asks for that.
+    pub(crate) fn forward(&mut self, to: &mut Queue) -> bool {
+        to.harvest();
+        let Some(slots) = self.next() else {
+            return false;
+        };
+        if slots.end - slots.start > to.credits() {
+            return false;
+        }
+        to.post_from(&self.rx, slots.clone());
+        self.give_back(slots);
+        true
+    }
+
+    /// Posts a frame of `rx` from the buffers it lies in; the slots' own buffers go there instead.
+    fn post_from(&mut self, rx: &RxQueue, slots: std::ops::Range<u64>) {
+        let parts = (slots.end - slots.start) as u32;
+        for (part, from) in slots.enumerate() {
+            let segment = rx.segment(from, 0);
+            let mut head = vec![0; segment.length.min(64) as usize];
+            // SAFETY: bounds-checked, and the slot is ours.
+            unsafe { copy_out(segment.address, &mut head) }
+            let partial = if part == 0 { partial_sum(&head) } else { None };
+            let (checksum_start, checksum_offset) = partial.unwrap_or((0, 0));
             let to = self.reserved + part as u64;
             let old = self.tx.exchange(to, segment.address);
-            self.rx.exchange(from, old);
+            rx.exchange(from, old);
             let post = Post {
                 address: segment.address,
                 length: segment.length,
                 part: part as u32,
                 parts,
-                ..Post::default()
+                flags: match partial {
+                    Some(_) => PostFlags::OFFLOAD_L4,
+                    None => PostFlags::empty(),
+                },
+                checksum_start,
+                checksum_offset,
+                reserved: 0,
             };
             self.tx.write(to, &post).expect("the slot owns the chunk");
         }
         self.reserved += u64::from(parts);
         self.ring();
-        self.give_back(slots);
-        true
     }
 }
 
@@ -179,15 +212,25 @@ impl Port {
     }
 
     pub(crate) fn try_open(words: &str) -> Result<Self, warpwire_nic::Error> {
-        let spec: NicSpec = words.parse()?;
-        let mut nic = xdp::open(&spec)?;
+        Ok(Self::over(xdp::open(&words.parse()?)?))
+    }
+
+    /// Two NICs over one memory.
+    pub(crate) fn open_two(words: [String; 2]) -> [Self; 2] {
+        let specs = words.map(|words| words.parse::<NicSpec>().expect("words"));
+        let nics = xdp::open_all(&specs).unwrap_or_else(|error| panic!("{error}"));
+        let ports: Vec<Self> = nics.into_iter().map(Self::over).collect();
+        ports.try_into().ok().expect("two")
+    }
+
+    fn over(mut nic: xdp::XdpNic) -> Self {
         let services = nic.take_services();
         let queues = nic.queues().iter().map(Queue::new).collect();
-        Ok(Self {
+        Self {
             nic,
             services,
             queues,
-        })
+        }
     }
 
     /// What the host does beside the kernel.

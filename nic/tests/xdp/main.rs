@@ -4,16 +4,19 @@ mod driver;
 mod packet;
 mod topology;
 
-use std::io::Read;
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use driver::Port;
 use packet::{Sum, UDP_AT, payload_to, udp_to_near};
-use topology::{FAR_HOST, FAR_MAC, NEAR, NEAR_MAC, OURS, Shape, Topology, attempt, run, turn};
+use topology::{
+    FAR_HOST, FAR_MAC, NEAR, NEAR_MAC, OURS, Shape, THIRD, Topology, attempt, run, turn,
+};
 use warpwire_nic::interfaces::interfaces;
-use warpwire_nic::{Features, Nic, namespace};
+use warpwire_nic::{Features, Nic, NicSpec, namespace, xdp};
 
 const PORT: u16 = 4000;
 
@@ -493,4 +496,114 @@ fn super_frames_arrive_whole_or_cut_and_with_partial_sums() {
         }
         assert_eq!(port.nic.counters().dropped(), 0, "{mode}");
     }
+}
+
+/// Two Linux hosts talk through us: `v1` to `w1` and back, each frame in the memory it arrived in.
+#[test]
+fn two_hosts_talk_through_shared_memory() {
+    let Some(_turn) = turn() else { return };
+    // With offloads, every TCP and UDP checksum is left to be filled in; generic mode would also
+    // bring super-frames, which no interface takes.
+    for (mode, offload) in [("native", false), ("native", true), ("generic", false)] {
+        let shape = Shape {
+            mtu: 4000,
+            ..Shape::default()
+        };
+        let topology = Topology::new("b", shape);
+        let third = topology.add_third(4000);
+        if !offload {
+            run(&format!(
+                "ip netns exec {} ethtool -K v0 tx off",
+                topology.near
+            ));
+            run(&format!("ip netns exec {} ethtool -K w0 tx off", third.0));
+        }
+        let words = |link| format!("xdp:{link},netns={},all,mode={mode}", topology.far);
+        let ports = Port::open_two([words("v1"), words("w1")]);
+        if !ports[0]
+            .nic
+            .caps()
+            .features
+            .contains(Features::TX_L4_CHECKSUM)
+            && offload
+        {
+            return warpwire_skip::unobtainable("checksum requests need Linux 6.11");
+        }
+        let what = format!("{mode}, offload {offload}");
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let bump = scope.spawn(|| bump(ports, &stop));
+            talk(&topology.near, &third.0);
+            stop.store(true, Ordering::Relaxed);
+            let ports = bump.join().expect("runs");
+            for port in &ports {
+                // A slow bump may lose frames, which TCP sends again, but no buffer.
+                for name in ["fill_ring_invalid", "tx_invalid_descriptors"] {
+                    assert_eq!(port.counter(name), 0, "{what}: {name}");
+                }
+                assert!(port.queues[0].frames > 5000, "{what}");
+            }
+        });
+    }
+}
+
+fn bump(mut ports: [Port; 2], stop: &AtomicBool) -> [Port; 2] {
+    while !stop.load(Ordering::Relaxed) {
+        let [one, two] = &mut ports;
+        while one.queues[0].forward(&mut two.queues[0]) {}
+        while two.queues[0].forward(&mut one.queues[0]) {}
+        ports.iter_mut().for_each(Port::serve);
+    }
+    ports
+}
+
+/// Pings, large and fragmented too, then a TCP connection with payload both ways.
+fn talk(near: &str, third: &str) {
+    for size in [56, 3900, 9000] {
+        run(&format!(
+            "ip netns exec {near} ping -q -c 5 -i 0.05 -W 2 -s {size} {THIRD}"
+        ));
+    }
+    let listener = namespace::within(third, || TcpListener::bind((THIRD, PORT)));
+    let listener = listener.expect("namespace").expect("binds");
+    const BYTES: usize = 40 << 20;
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let (mut stream, _) = listener.accept().expect("accepts");
+            let mut got = vec![0; BYTES];
+            stream.read_exact(&mut got).expect("whole");
+            stream.write_all(&got).expect("back");
+            got
+        });
+        let stream = namespace::within(near, || TcpStream::connect((THIRD, PORT)));
+        let mut stream = stream.expect("namespace").expect("connects");
+        let sent = payload(1, BYTES);
+        let mut reader = stream.try_clone().expect("clones");
+        let back = scope.spawn(move || {
+            let mut back = vec![0; BYTES];
+            reader.read_exact(&mut back).expect("whole");
+            back
+        });
+        stream.write_all(&sent).expect("sends");
+        assert!(server.join().expect("serves") == sent, "there");
+        assert!(back.join().expect("reads") == sent, "and back");
+    });
+}
+
+#[test]
+fn memory_of_one_shape_is_shared_and_of_another_is_refused() {
+    let Some(_turn) = turn() else { return };
+    let topology = Topology::new("m", Shape::default());
+    let _third = topology.add_third(1500);
+    let words = |link: &str, more: &str| {
+        let spec: NicSpec = format!("xdp:{link},netns={},all{more}", topology.far)
+            .parse()
+            .expect("words");
+        spec
+    };
+    let error = xdp::open_all(&[words("v1", ""), words("w1", ",slot=4096")]);
+    let error = error.expect_err("two shapes").to_string();
+    assert!(error.contains("slot=2048"), "{error}");
+    let nics = xdp::open_all(&[words("v1", ""), words("w1", ",depth=128")]).expect("opens");
+    assert!(nics[1].choices().join("\n").contains("shared with the NIC"));
 }

@@ -53,6 +53,22 @@ pub(crate) fn payload_to(frame: &[u8], port: u16) -> Option<&[u8]> {
     (is_udp && here).then(|| frame.get(42..14 + usize::from(total)))?
 }
 
+/// Where the checksum of a TCP or UDP packet over IPv4 starts and lies, if its field holds the
+/// pseudo-header's sum alone.
+pub(crate) fn partial_sum(head: &[u8]) -> Option<(u16, u16)> {
+    let offset = match (head.get(12..15)?, head.get(23)?) {
+        ([8, 0, 0x45], 6) => 16,
+        ([8, 0, 0x45], 17) => 6,
+        _ => return None,
+    };
+    let total = u16::from_be_bytes(head.get(16..18)?.try_into().ok()?);
+    let length = u32::from(total) - 20;
+    let at = UDP_AT + offset;
+    let field = u16::from_be_bytes(head.get(at..at + 2)?.try_into().ok()?);
+    let pseudo = fold(add(u32::from(head[23]) + length, &head[26..34]));
+    (field == pseudo).then_some((UDP_AT as u16, offset as u16))
+}
+
 fn add(sum: u32, bytes: &[u8]) -> u32 {
     bytes.chunks(2).fold(sum, |sum, pair| {
         let low = pair.get(1).copied().unwrap_or(0);

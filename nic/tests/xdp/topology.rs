@@ -36,6 +36,8 @@ pub(crate) const FAR_HOST: &str = "10.78.0.2";
 /// What the NIC declares.
 pub(crate) const OURS: &str = "10.78.0.3";
 
+pub(crate) const THIRD: &str = "10.78.0.4";
+
 /// One topology at a time: tests of one binary share two cores.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -96,6 +98,24 @@ impl Topology {
         topology
     }
 
+    /// A second host, behind `w1` of the far namespace; its name.
+    pub(crate) fn add_third(&self, mtu: u32) -> Third {
+        let third = Third(self.far.replace('f', "t"));
+        let (space, far) = (&third.0, &self.far);
+        run(&format!("ip netns add {space}"));
+        let size = format!("mtu {mtu} numtxqueues 1 numrxqueues 1");
+        run(&format!(
+            "ip link add w0 netns {space} address 02:00:00:00:00:04 {size} type veth \
+             peer name w1 netns {far} {size}"
+        ));
+        let own = "net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1";
+        run(&format!("ip netns exec {space} sysctl -qw {own}"));
+        run(&format!("ip -n {space} addr add {THIRD}/24 dev w0"));
+        run(&format!("ip -n {space} link set w0 up"));
+        run(&format!("ip -n {far} link set w1 up"));
+        third
+    }
+
     /// A UDP socket of the near host.
     pub(crate) fn near_socket(&self, port: u16) -> UdpSocket {
         let socket = namespace::within(&self.near, || UdpSocket::bind((NEAR, port)));
@@ -105,6 +125,15 @@ impl Topology {
     /// Words for a NIC on the far end.
     pub(crate) fn spec(&self, options: &str) -> String {
         format!("xdp:v1,netns={},{options}", self.far)
+    }
+}
+
+/// A namespace of its own.
+pub(crate) struct Third(pub(crate) String);
+
+impl Drop for Third {
+    fn drop(&mut self) {
+        attempt(&format!("ip netns del {}", self.0));
     }
 }
 
