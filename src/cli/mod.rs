@@ -57,7 +57,7 @@ impl Failure {
 /// Runs the command with the words of the process; returns its exit code.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let catalogue = Catalogue::new(warpwire_core::stages::SPECS);
+    let catalogue = Catalogue::of::<warpwire_core::stages::BuiltIn>();
     let outcome = match &arguments.command {
         Command::Check(arguments) => check::run(arguments, &catalogue),
         Command::Stages(arguments) => stages::run(arguments, &catalogue),

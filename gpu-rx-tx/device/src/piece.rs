@@ -77,6 +77,15 @@ impl<'a> Piece<'a> {
         })
     }
 
+    /// The same start with another length; `None` if the memory behind it has no room.
+    #[inline(always)]
+    pub const fn resized(&self, length: u32) -> Option<Self> {
+        if length > self.room {
+            return None;
+        }
+        Some(Self { length, ..*self })
+    }
+
     /// The first 64 bytes by four aligned 16-byte loads: word `i` is bytes `4i` to `4i + 3`, the
     /// lowest first. `None` if the start is no multiple of 16, or less than 64 bytes from there may
     /// be read: then the caller takes its slow path over [`Piece::copy_out`].

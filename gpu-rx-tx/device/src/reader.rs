@@ -56,6 +56,23 @@ impl<'a> Frame<'a> {
         self.head.length() == self.length
     }
 
+    /// The same frame with another length, to be passed on; `None` if it lies in several pieces or
+    /// its slot has no room.
+    #[inline(always)]
+    pub const fn resized(&self, length: u32) -> Option<Self> {
+        if !self.is_contiguous() {
+            return None;
+        }
+        match self.head.resized(length) {
+            Some(head) => Some(Self {
+                length,
+                head,
+                ..*self
+            }),
+            None => None,
+        }
+    }
+
     /// The first 64 bytes, see [`Piece::window`]. Bytes from [`Frame::available`] on have no
     /// meaning.
     #[inline(always)]

@@ -60,6 +60,15 @@ impl SharedCounter {
         unsafe { memory::fetch_add_u64(self.0, value) };
     }
 
+    /// Adds `value` to a counter that nobody else adds to: no locked operation. A reader sees whole
+    /// values.
+    #[inline(always)]
+    pub fn add_alone(self, value: u64) {
+        let sum = self.value().wrapping_add(value);
+        // SAFETY: the counter's promise, given at attach.
+        unsafe { memory::store_u64(self.0, sum) };
+    }
+
     /// The value now.
     #[inline(always)]
     pub fn value(self) -> u64 {

@@ -30,8 +30,8 @@ pub const ARGS_BYTES: usize = 96;
 pub struct Op {
     /// The stage's place in its [`crate::stage::StageSet`].
     pub kind: u32,
-    /// Written as zero.
-    pub reserved: u32,
+    /// How many counters the stage has, frames and bytes included.
+    pub counter_count: u32,
     /// Rules of which one must match for the stage to see a frame; if none are given, it sees all.
     pub when: Span,
     /// The stage's counters in this block, as laid out by its [`crate::spec::Spec`].

@@ -33,6 +33,7 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 use warpwire_core::spec::Spec;
+use warpwire_core::stage::StageSet;
 
 use document::{Document, Section};
 
@@ -71,8 +72,8 @@ pub struct Catalogue {
 
 impl Catalogue {
     /// The stages of a set.
-    pub const fn new(specs: &'static [&'static Spec]) -> Self {
-        Self { specs }
+    pub const fn of<Set: StageSet>() -> Self {
+        Self { specs: Set::SPECS }
     }
 
     /// What each stage says about itself.

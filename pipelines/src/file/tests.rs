@@ -1,12 +1,12 @@
 use super::*;
 
-use warpwire_core::stages::SPECS;
+use warpwire_core::stages::BuiltIn;
 
 const NICS: &str = "[nic.left]\nopen = \"soft:a\"\naddresses = [\"10.0.0.1/24\"]\n\
                     [nic.right]\nopen = \"soft:b\"\n";
 
 fn parse(text: &str) -> Result<PipelineFile, Problems> {
-    PipelineFile::parse("test.toml", text, &Catalogue::new(SPECS))
+    PipelineFile::parse("test.toml", text, &Catalogue::of::<BuiltIn>())
 }
 
 /// A file with two NICs and these stages on `left`; the first stage starts in line 8.
@@ -411,7 +411,7 @@ fn other_keys_of_a_nic_become_its_options() {
 
 #[test]
 fn every_stage_says_enough_and_fits() {
-    for spec in SPECS {
+    for spec in BuiltIn::SPECS {
         assert!(
             spec.args_bytes <= warpwire_core::program::ARGS_BYTES,
             "{}",
@@ -443,7 +443,8 @@ fn every_example_is_sound() {
     let mut seen = 0;
     for entry in std::fs::read_dir(&folder).expect("the folder is there") {
         let path = entry.expect("is readable").path();
-        PipelineFile::load(&path, &Catalogue::new(SPECS)).unwrap_or_else(|error| panic!("{error}"));
+        PipelineFile::load(&path, &Catalogue::of::<BuiltIn>())
+            .unwrap_or_else(|error| panic!("{error}"));
         seen += 1;
     }
     assert!(seen >= 5, "{seen} examples");

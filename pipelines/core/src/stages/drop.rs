@@ -2,7 +2,12 @@
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
+use crate::context::Context;
+use crate::packet::Packet;
+use crate::reason::Reason;
 use crate::spec::{Given, Outcome, Spec};
+use crate::stage::{Stage, Verdict};
+use warpwire_device::Simt;
 
 /// Ends a frame's way here.
 #[derive(Clone, Copy, Debug)]
@@ -15,8 +20,23 @@ pub struct Args {
     given: Given,
 }
 
-/// What the stage says about itself.
-pub const SPEC: Spec = Spec {
+impl Stage for Drop {
+    const SPEC: Spec = SPEC;
+    const SEES_MALFORMED: bool = true;
+    type Args = Args;
+
+    #[inline(always)]
+    fn run<S: Simt>(
+        _context: &Context<'_, S>,
+        _args: &Args,
+        packet: Option<&mut Packet<'_>>,
+    ) -> Verdict {
+        let _ = packet;
+        Verdict::Drop(Reason::DROPPED)
+    }
+}
+
+const SPEC: Spec = Spec {
     name: "drop",
     about: "drops frames",
     fields: &[],

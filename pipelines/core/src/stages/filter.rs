@@ -2,7 +2,12 @@
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
+use crate::context::{Context, any, any_or_none};
+use crate::packet::Packet;
+use crate::reason::Reason;
 use crate::spec::{CounterSpec, Field, FieldKind, Given, Outcome, Span, Spec};
+use crate::stage::{Stage, Verdict};
+use warpwire_device::Simt;
 
 /// Drops what a rule of `deny` matches, then what no rule of `allow` matches.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +22,36 @@ pub struct Args {
     allow: Span,
 }
 
-/// What the stage says about itself.
-pub const SPEC: Spec = Spec {
+impl Stage for Filter {
+    const SPEC: Spec = SPEC;
+    const SEES_MALFORMED: bool = true;
+    type Args = Args;
+
+    #[inline(always)]
+    fn run<S: Simt>(
+        context: &Context<'_, S>,
+        args: &Args,
+        packet: Option<&mut Packet<'_>>,
+    ) -> Verdict {
+        let Some(packet) = packet else {
+            return Verdict::Next;
+        };
+        if any(context.rules(args.deny), packet) {
+            context.count(DENIED);
+            return Verdict::Drop(Reason::FILTERED);
+        }
+        if !any_or_none(context.rules(args.allow), packet) {
+            context.count(NOT_ALLOWED);
+            return Verdict::Drop(Reason::FILTERED);
+        }
+        Verdict::Next
+    }
+}
+
+const DENIED: u32 = 0;
+const NOT_ALLOWED: u32 = 1;
+
+const SPEC: Spec = Spec {
     name: "filter",
     about: "drops frames that a rule of `deny` matches, or that no rule of `allow` matches",
     fields: &[

@@ -2,7 +2,12 @@
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
+use crate::context::Context;
+use crate::packet::Packet;
+use crate::reason::Reason;
 use crate::spec::{Field, FieldKind, Given, Outcome, Spec};
+use crate::stage::{Stage, Verdict};
+use warpwire_device::Simt;
 
 /// Ends a frame's way at another NIC's transmit queue.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +21,34 @@ pub struct Args {
     to: u32,
 }
 
-/// What the stage says about itself.
-pub const SPEC: Spec = Spec {
+impl Stage for Forward {
+    const SPEC: Spec = SPEC;
+    const SEES_MALFORMED: bool = true;
+    type Args = Args;
+
+    #[inline(always)]
+    fn run<S: Simt>(
+        context: &Context<'_, S>,
+        args: &Args,
+        packet: Option<&mut Packet<'_>>,
+    ) -> Verdict {
+        let Some(packet) = packet else {
+            return Verdict::Next;
+        };
+        if packet.fault().is_some() && !args.given.has(MALFORMED) {
+            return Verdict::Next;
+        }
+        match context.port(args.to, context.own_queue()) {
+            Some(port) => Verdict::Send(port),
+            None => Verdict::Drop(Reason::NO_PORT),
+        }
+    }
+}
+
+/// The place of `malformed` in the fields.
+const MALFORMED: u32 = 1;
+
+const SPEC: Spec = Spec {
     name: "forward",
     about: "sends frames out of another NIC",
     fields: &[

@@ -14,21 +14,20 @@ pub mod sample;
 pub mod spread;
 pub mod verify;
 
-use crate::spec::Spec;
-
-/// What each built-in stage says about itself, in the order of the kernel's table.
-pub const SPECS: &[&Spec] = &[
-    &classify::SPEC,
-    &count::SPEC,
-    &dns::SPEC,
-    &drop::SPEC,
-    &filter::SPEC,
-    &forward::SPEC,
-    &http::SPEC,
-    &reply::SPEC,
-    &respond::SPEC,
-    &rewrite::SPEC,
-    &sample::SPEC,
-    &spread::SPEC,
-    &verify::SPEC,
-];
+crate::stage_set! {
+    /// The built-in stages, in the order of the kernel's table.
+    pub struct BuiltIn:
+    classify::Classify,
+    count::Count,
+    dns::Dns,
+    drop::Drop,
+    filter::Filter,
+    forward::Forward,
+    http::Http,
+    reply::Reply,
+    respond::Respond,
+    rewrite::Rewrite,
+    sample::Sample,
+    spread::Spread,
+    verify::Verify,
+}

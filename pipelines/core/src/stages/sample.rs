@@ -2,7 +2,12 @@
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
+use crate::context::Context;
+use crate::packet::Packet;
+use crate::sample::{SNAP_BYTES, Taken};
 use crate::spec::{CounterSpec, Field, FieldKind, Given, Outcome, Spec};
+use crate::stage::{Stage, Verdict};
+use warpwire_device::Simt;
 
 /// Copies; changes nothing. If the host is slow, samples are lost and counted; frames are not.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +22,43 @@ pub struct Args {
     snap: u32,
 }
 
-/// What the stage says about itself.
-pub const SPEC: Spec = Spec {
+impl Stage for Sample {
+    const SPEC: Spec = SPEC;
+    const SEES_MALFORMED: bool = true;
+    type Args = Args;
+
+    #[inline(always)]
+    fn run<S: Simt>(
+        context: &Context<'_, S>,
+        args: &Args,
+        packet: Option<&mut Packet<'_>>,
+    ) -> Verdict {
+        let Some(ring) = context.samples() else {
+            return Verdict::Next;
+        };
+        let every = if args.given.has(EVERY) { args.every } else { 1 };
+        let snap = if args.given.has(SNAP) {
+            args.snap
+        } else {
+            SNAP_BYTES
+        };
+        match ring.offer(context.simt, packet.as_deref(), every, snap) {
+            Taken::Yes => context.count(TAKEN),
+            Taken::Lost => context.count(LOST),
+            Taken::No => {}
+        }
+        Verdict::Next
+    }
+}
+
+/// Places of fields.
+const EVERY: u32 = 1;
+const SNAP: u32 = 2;
+
+const TAKEN: u32 = 0;
+const LOST: u32 = 1;
+
+const SPEC: Spec = Spec {
     name: "sample",
     about: "copies every Nth frame to a pcapng file",
     fields: &[
@@ -38,7 +78,7 @@ pub const SPEC: Spec = Spec {
             FieldKind::Number {
                 bytes: 4,
                 low: 64,
-                high: crate::sample::SNAP_BYTES as u64,
+                high: SNAP_BYTES as u64,
             },
             core::mem::offset_of!(Args, snap),
             "bytes to keep of each frame; all that a sample can hold if left out",

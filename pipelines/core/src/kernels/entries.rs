@@ -1,0 +1,45 @@
+//! The list of entry points, for the built-in stages.
+#![cfg_attr(
+    target_arch = "nvptx64",
+    expect(
+        unsafe_code,
+        reason = "entry points are unsafe functions with fixed names"
+    )
+)]
+
+use crate::format::{MemifClient, MemifServer, Mlx5, Xdp};
+use crate::kernels::{MacSwap, ReceiveCount, Transmit};
+use crate::stages::BuiltIn;
+
+crate::kernel! {
+    /// The kernels that measure, for each ring format.
+    pub fn measuring:
+    /// Receives, parses and counts, over mlx5 queues.
+    receive_count_mlx5 = ReceiveCount<Mlx5>,
+    /// Receives, parses and counts, over AF_XDP rings.
+    receive_count_xdp = ReceiveCount<Xdp>,
+    /// Receives, parses and counts, over memif rings of ours.
+    receive_count_memif_client = ReceiveCount<MemifClient>,
+    /// Receives, parses and counts, over memif rings of the peer.
+    receive_count_memif_server = ReceiveCount<MemifServer>,
+    /// Exchanges Ethernet addresses and sends back, over mlx5 queues.
+    mac_swap_mlx5 = MacSwap<Mlx5>,
+    /// Exchanges Ethernet addresses and sends back, over AF_XDP rings.
+    mac_swap_xdp = MacSwap<Xdp>,
+    /// Exchanges Ethernet addresses and sends back, over memif rings of ours.
+    mac_swap_memif_client = MacSwap<MemifClient>,
+    /// Exchanges Ethernet addresses and sends back, over memif rings of the peer.
+    mac_swap_memif_server = MacSwap<MemifServer>,
+    /// Generates frames, over mlx5 queues.
+    transmit_mlx5 = Transmit<Mlx5>,
+    /// Generates frames, over AF_XDP rings.
+    transmit_xdp = Transmit<Xdp>,
+    /// Generates frames, over memif rings of ours.
+    transmit_memif_client = Transmit<MemifClient>,
+    /// Generates frames, over memif rings of the peer.
+    transmit_memif_server = Transmit<MemifServer>,
+}
+
+crate::pipeline_kernels! {
+    pub fn pipelines, mixed_pipelines: BuiltIn
+}

@@ -1,0 +1,306 @@
+//! One receive queue of a block: a batch through the stages.
+#![expect(
+    unsafe_code,
+    reason = "attaching carries the promise that a port's memory is live"
+)]
+
+use warpwire_device::{
+    Area, Frame, MAX_BATCH, Reader, Receiver, SharedCounter, SharedCounters, SharedWord, Simt,
+};
+use warpwire_ring::{Cause, DeviceAddress, Location, Receive, Region};
+
+use crate::block::{Block, PARTIAL_CHECKSUMS, Port};
+use crate::context::{Context, Tables, add, any_or_none};
+use crate::format::RingFormat;
+use crate::kernels::count::{COMPLETED, DROPS};
+use crate::packet::Packet;
+use crate::program::{MAX_ADDRESSES, MAX_RULES, MAX_STAGES};
+use crate::reason::Reason;
+use crate::sample::{Ring, RingBlock, SLOT_BYTES};
+use crate::stage::{StageSet, Verdict};
+
+/// A receive queue and the stages for its frames.
+pub(crate) struct Input<'a, F: RingFormat> {
+    receiver: Receiver<F::Receive>,
+    port: &'a Port,
+    number: u32,
+    tables: Tables<'a>,
+    is_dead: bool,
+}
+
+/// Where frames go that stages send.
+pub(crate) trait Outputs {
+    /// *Collective.* Sends a frame a lane from port `port`, the same in every lane; `room` slots
+    /// are wanted for the batch at most. Returns why this lane's frame was not sent, if it was not.
+    fn send<S: Simt, R: Receive>(
+        &mut self,
+        simt: &S,
+        port: u32,
+        reader: &Reader<R>,
+        frame: Option<(Frame<'_>, u32)>,
+        room: u32,
+    ) -> Option<Reason>;
+
+    /// *Collective.* Publishes what was sent.
+    fn close<S: Simt>(&mut self, simt: &S, counters: SharedCounters);
+}
+
+impl<'a, F: RingFormat> Input<'a, F> {
+    /// # Safety
+    /// *The port's promise*: its queues' and its program's memory is live for `'a`.
+    pub(crate) unsafe fn attach(port: &'a Port, number: u32) -> Result<Self, Cause> {
+        // SAFETY: passed on.
+        let receiver = unsafe { Receiver::attach(&port.receive) }?;
+        let program = &port.program;
+        // SAFETY: the program's operations, by the promise.
+        let ops = unsafe { table(program.ops, program.op_count, MAX_STAGES) }?;
+        // SAFETY: the program's rules.
+        let rules = unsafe { table(program.rules, program.rule_count, MAX_RULES) }?;
+        // SAFETY: the program's addresses.
+        let addresses = unsafe { table(program.addresses, program.address_count, MAX_ADDRESSES) }?;
+        Ok(Self {
+            receiver,
+            port,
+            number,
+            tables: Tables {
+                ops,
+                rules,
+                addresses,
+            },
+            is_dead: false,
+        })
+    }
+
+    /// *Collective.* Takes a batch, runs the stages over it and gives its slots back. Returns
+    /// whether there was one.
+    #[inline]
+    pub(crate) fn turn<S: Simt, Set: StageSet>(
+        &mut self,
+        simt: &S,
+        block: &Block,
+        counters: SharedCounters,
+        outputs: &mut impl Outputs,
+    ) -> Result<bool, Cause> {
+        if self.is_dead {
+            return Ok(false);
+        }
+        let batch = match self.receiver.peek(simt, MAX_BATCH) {
+            Ok(batch) => batch,
+            Err(cause) => {
+                self.is_dead = true;
+                return Err(cause);
+            }
+        };
+        if batch.is_empty() {
+            return Ok(false);
+        }
+        let reader = *self.receiver.reader();
+        let room = batch.slots().saturating_mul(2);
+        let mut row = 0;
+        while row < batch.slots() {
+            let place = row + simt.lane();
+            let frame = reader.frame(&batch, place);
+            let mut packet = frame.map(|frame| {
+                let rest = F::rest(&reader, frame);
+                let sequence = batch.first().wrapping_add(u64::from(place));
+                Packet::parse(frame.head(), rest, frame.length(), sequence)
+            });
+            let verdict = self.stages::<S, Set>(simt, block, packet.as_mut());
+            let sent = frame.zip(packet);
+            let reason = self.dispatch(simt, counters, outputs, sent, verdict, room);
+            if let Some(reason) = reason {
+                add(simt, counters, DROPS + reason.index(), 1);
+            }
+            row += S::WIDTH;
+        }
+        outputs.close(simt, counters);
+        self.receiver.release(simt, batch);
+        Ok(true)
+    }
+
+    #[inline(always)]
+    fn stages<S: Simt, Set: StageSet>(
+        &self,
+        simt: &S,
+        block: &Block,
+        packet: Option<&mut Packet<'_>>,
+    ) -> Verdict {
+        let program = Running {
+            tables: self.tables,
+            block,
+            port: self.port,
+            number: self.number,
+        };
+        judge::<S, Set>(simt, &program, packet)
+    }
+
+    /// *Collective.* Sends frames, port by port; returns why this lane's frame was not sent.
+    #[inline(always)]
+    fn dispatch<S: Simt>(
+        &self,
+        simt: &S,
+        counters: SharedCounters,
+        outputs: &mut impl Outputs,
+        packet: Option<(Frame<'_>, Packet<'_>)>,
+        verdict: Verdict,
+        room: u32,
+    ) -> Option<Reason> {
+        let Some((frame, packet)) = packet else {
+            // Lanes without a frame take part in what the others send.
+            self.send_all(simt, outputs, None, NO_PORT, room);
+            return None;
+        };
+        let (port, reason) = match verdict {
+            Verdict::Send(port) => (port, None),
+            Verdict::Drop(reason) => (NO_PORT, Some(reason)),
+            Verdict::Next => (NO_PORT, Some(Reason::UNCLAIMED)),
+        };
+        if port != NO_PORT && self.port.flags & PARTIAL_CHECKSUMS != 0 && packet.complete_checksum()
+        {
+            add(simt, counters, COMPLETED, 1);
+        }
+        // A stage may have given the frame another length.
+        let frame = match packet.length() == frame.length() {
+            true => frame,
+            false => frame.resized(packet.length()).unwrap_or(frame),
+        };
+        let sent = self.send_all(simt, outputs, Some((frame, packet.edits())), port, room);
+        reason.or(sent)
+    }
+
+    /// *Collective.* Sends a frame a lane, each from a port of its own.
+    #[inline(always)]
+    fn send_all<S: Simt>(
+        &self,
+        simt: &S,
+        outputs: &mut impl Outputs,
+        frame: Option<(Frame<'_>, u32)>,
+        port: u32,
+        room: u32,
+    ) -> Option<Reason> {
+        let mut failure = None;
+        let mut waiting = simt.ballot(port != NO_PORT);
+        while waiting != 0 {
+            let target = simt.shuffle(port, waiting.trailing_zeros());
+            let mine = port == target;
+            waiting &= !simt.ballot(mine);
+            let reader = self.receiver.reader();
+            let failed = outputs.send(simt, target, reader, frame.filter(|_| mine), room);
+            failure = failure.or(failed);
+        }
+        failure
+    }
+
+    /// The port's number in its block.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// *Collective.* Writes the queue's cursor for the next run.
+    pub(crate) fn save<S: Simt>(&mut self, simt: &S) {
+        self.receiver.save(simt);
+    }
+}
+
+/// What stages run with, the same for every frame of a port.
+struct Running<'a> {
+    tables: Tables<'a>,
+    block: &'a Block,
+    port: &'a Port,
+    number: u32,
+}
+
+/// *Collective.* The verdict of the stages on a frame a lane. Not inlined: one copy for all ring
+/// formats.
+#[inline(never)]
+fn judge<S: Simt, Set: StageSet>(
+    simt: &S,
+    running: &Running<'_>,
+    mut packet: Option<&mut Packet<'_>>,
+) -> Verdict {
+    let mut verdict = Verdict::Next;
+    for op in running.tables.ops {
+        let open = packet.is_some() && verdict == Verdict::Next;
+        if !simt.any(open) {
+            break;
+        }
+        let context = Context {
+            simt,
+            op,
+            // SAFETY: the operation's counters, live by the port's promise.
+            counters: unsafe { SharedCounters::attach(op.counters, op.counter_count) },
+            // SAFETY: the operation's ring, live by the port's promise.
+            samples: unsafe { ring(op.samples) },
+            tables: running.tables,
+            block: running.block,
+            port: running.port,
+            number: running.number,
+        };
+        let rules = context.rules(op.when);
+        let seen = packet
+            .as_deref_mut()
+            .filter(|packet| open && any_or_none(rules, &**packet));
+        let is_seen = seen.is_some();
+        let said = Set::run(&context, seen);
+        if is_seen {
+            verdict = said;
+        }
+    }
+    match (verdict, packet.and_then(|packet| packet.fault())) {
+        (Verdict::Next, Some(fault)) => Verdict::Drop(Reason::malformed(fault)),
+        (Verdict::Next, None) => Verdict::Drop(Reason::UNCLAIMED),
+        (verdict, _) => verdict,
+    }
+}
+
+/// The samples ring of an operation.
+///
+/// # Safety
+/// *The port's promise*: at `address` lies a [`RingBlock`] whose slots are live, or it is null.
+unsafe fn ring(address: DeviceAddress) -> Option<Ring> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: a ring block by the promise; depth and slots do not change while a kernel runs.
+    let block = unsafe { &*(address.value() as *const RingBlock) };
+    let word = |offset: usize| {
+        // SAFETY: a word of the ring block.
+        unsafe { SharedWord::attach(address.offset(offset as u64)) }
+    };
+    let region = Region {
+        address: block.slots,
+        length: u64::from(block.depth) * u64::from(SLOT_BYTES),
+        key: 0,
+        location: Location::PinnedHost,
+    };
+    let seen = address.offset(core::mem::offset_of!(RingBlock, seen) as u64);
+    Some(Ring {
+        written: word(core::mem::offset_of!(RingBlock, written)),
+        read: word(core::mem::offset_of!(RingBlock, read)),
+        // SAFETY: a word of the ring block.
+        seen: unsafe { SharedCounter::attach(seen) },
+        // SAFETY: the ring's slots, live by the promise.
+        slots: unsafe { Area::attach(region) },
+        depth: block.depth,
+    })
+}
+
+/// A table of the program.
+///
+/// # Safety
+/// `count` values of the type lie at `address` for `'a`, and nobody writes them; or `count` is 0.
+unsafe fn table<'a, T>(address: DeviceAddress, count: u32, most: usize) -> Result<&'a [T], Cause> {
+    let count = count as usize;
+    if count == 0 {
+        return Ok(&[]);
+    }
+    let sound = count <= most && !address.is_null() && address.is_aligned(align_of::<T>() as u64);
+    if !sound {
+        return Err(Cause::LayoutMismatch);
+    }
+    // SAFETY: aligned, not null, and live by the caller's promise.
+    Ok(unsafe { core::slice::from_raw_parts(address.value() as *const T, count) })
+}
+
+/// No port at all.
+const NO_PORT: u32 = u32::MAX;

@@ -1,0 +1,18 @@
+//! The kernels: the interpreter of pipelines, and plain ones that measure.
+
+mod count;
+mod input;
+mod measure;
+mod output;
+mod pipeline;
+mod transmit;
+
+pub use measure::{MacSwap, MeasureCounters, MeasureParameters, MeasurePort, ReceiveCount};
+pub use pipeline::Pipeline;
+pub use transmit::{
+    MAX_TEMPLATES, TEMPLATE_BYTES, Template, Transmit, TransmitCounters, TransmitParameters,
+    TransmitPort,
+};
+
+#[cfg(any(not(target_arch = "nvptx64"), feature = "entries"))]
+pub mod entries;
