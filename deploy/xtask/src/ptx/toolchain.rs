@@ -140,3 +140,26 @@ fn ask(program: &Path, words: &[&str]) -> Result<String, String> {
         .map(|outcome| outcome.stdout)
         .map_err(|error| error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_candidate_lacks_is_named() {
+        let check = |rustc: &str, cargo: &str, part: &str| {
+            let candidate = Candidate {
+                name: "trial".into(),
+                rustc: rustc.into(),
+                cargo: cargo.into(),
+                rustup: None,
+            };
+            let lack = candidate.complete().unwrap_err();
+            assert!(lack.contains(part), "{lack}");
+        };
+        check("/no/rustc", "/bin/true", "/no/rustc is not there");
+        check("/bin/true", "/no/cargo", "/no/cargo is not there");
+        check("/bin/true", "/bin/true", "release");
+        check("/bin/false", "/bin/true", "failed");
+    }
+}
