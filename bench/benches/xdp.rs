@@ -312,8 +312,8 @@ impl Testpmd {
         let core = FAR_CORE;
         let words = format!(
             "netns exec {} stdbuf -oL dpdk-testpmd --lcores 0@{core},1@{core} --no-pci --no-huge \
-             -m 256 --no-telemetry --file-prefix wwx{} --vdev net_af_xdp0,iface=v1,busy_budget=0 -- \
-             --no-mlockall --total-num-mbufs=8192 --txpkts=64 --eth-peer=0,02:00:00:00:00:99 \
+             -m 256 --no-telemetry --file-prefix wwx{} --vdev net_af_xdp0,iface=v1,busy_budget=0 \
+             -- --no-mlockall --total-num-mbufs=8192 --txpkts=64 --eth-peer=0,02:00:00:00:00:99 \
              --forward-mode={}",
             topology.far,
             std::process::id(),

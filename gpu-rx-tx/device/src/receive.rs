@@ -332,12 +332,7 @@ impl<R: Receive> Receiver<R> {
 
     /// Frames of several slots, frames at fault, and frames that are too long.
     #[inline(always)]
-    fn peek_frames<S: Simt>(
-        &mut self,
-        simt: &S,
-        wanted: u32,
-        ready: u32,
-    ) -> Result<Batch, Cause> {
+    fn peek_frames<S: Simt>(&mut self, simt: &S, wanted: u32, ready: u32) -> Result<Batch, Cause> {
         let mut window = wanted.min(self.limit);
         let mut ready = ready.min(window);
         let mut rounds = 0;
@@ -479,8 +474,8 @@ impl<R: Receive> Receiver<R> {
         ready
     }
 
-    /// Whether each of the `ready` slots from the head on is a frame of its own that can be read, and
-    /// the bytes of all.
+    /// Whether each of the `ready` slots from the head on is a frame of its own that can be read,
+    /// and the bytes of all.
     #[inline(always)]
     fn scan<S: Simt>(&self, simt: &S, ready: u32) -> (bool, u32) {
         let mut plain = true;
