@@ -1,10 +1,10 @@
-//! The invariant CRC at the end of a RoCE packet. InfiniBand Architecture Specification volume 1,
-//! section 7.8.1 and annexes A16.5, A17.3.3.
+//! The invariant CRC at the end of a RoCEv2 packet. InfiniBand Architecture Specification volume 1,
+//! section 7.8.1 and annex A17.3.3.
 //!
 //! A CRC-32 over eight bytes of ones, the network header, the UDP header, the base transport
 //! header, extended headers, payload and pad. What may change on the way counts as ones:
 //! ```text
-//! IPv4                    IPv6 (and the GRH of RoCEv1)    UDP            BTH
+//! IPv4                    IPv6                            UDP            BTH
 //! TOS, TTL, checksum      class, flow label, hop limit    checksum       byte 4
 //! ```
 //! It is sent in little-endian order, which nothing else in the packet is.
@@ -15,7 +15,7 @@
 use super::crc32::{Crc32, Engine, Narrow};
 use crate::DropReason;
 use crate::parse::{Tail, Window};
-use crate::wire::{bth, ipv4, ipv6, udp};
+use crate::wire::{IpProtocol, bth, ipv4, ipv6, udp};
 
 /// The bytes of the invariant CRC.
 #[inline(always)]
@@ -76,42 +76,27 @@ pub const fn begin_ipv6(window: &Window, tail: &Tail) -> Crc32 {
 /// extension headers are refused as [`DropReason::ExtensionCount`].
 pub fn begin(datagram: &[u8]) -> Result<(Crc32, usize), DropReason> {
     let first = datagram.first().copied().unwrap_or_default();
-    let network = match first >> 4 {
-        4 => usize::from(first & 0x0f) * 4,
-        6 => ipv6::Header::LENGTH,
+    let (network, network_mask): (_, &[u8]) = match first >> 4 {
+        4 => (usize::from(first & 0x0f) * 4, &MASK_IPV4),
+        6 => (ipv6::Header::LENGTH, &MASK_IPV6),
         _ => return Err(DropReason::IpVersion),
     };
     if network < ipv4::Header::LENGTH {
         return Err(DropReason::Ipv4HeaderLength);
     }
     let length = network + udp::Header::LENGTH + bth::Header::LENGTH;
-    let source = datagram.get(..length).ok_or(DropReason::BthLength)?;
-    let mut masked = [0; MAX_HEADERS];
-    let headers = masked.get_mut(..length).ok_or(DropReason::BthLength)?;
-    headers.copy_from_slice(source);
-    if network == ipv6::Header::LENGTH && first >> 4 == 6 {
-        if headers.get(6) != Some(&UDP) {
-            return Err(DropReason::ExtensionCount);
-        }
-        mask(headers, 0, &MASK_IPV6);
-    } else {
-        mask(headers, 0, &MASK_IPV4);
+    let headers = datagram.get(..length).ok_or(DropReason::BthLength)?;
+    if first >> 4 == 6 && headers.get(6) != Some(&IpProtocol::UDP.0) {
+        return Err(DropReason::ExtensionCount);
     }
-    mask(headers, network, &MASK_UDP);
-    mask(headers, network + udp::Header::LENGTH, &MASK_BTH);
-    Ok((START.update(headers), length))
-}
-
-/// Begins with the headers of a RoCEv1 packet: GRH and base transport header, 52 bytes.
-///
-/// # Errors
-/// [`DropReason::BthLength`] if there are fewer.
-pub fn begin_rocev1(packet: &[u8]) -> Result<(Crc32, usize), DropReason> {
-    let headers = packet.first_chunk::<52>().ok_or(DropReason::BthLength)?;
-    let mut masked = *headers;
-    mask(&mut masked, 0, &MASK_IPV6);
-    mask(&mut masked, ipv6::Header::LENGTH, &MASK_BTH);
-    Ok((START.update(&masked), headers.len()))
+    let mut masked = [0; MAX_HEADERS];
+    for (to, from) in masked.iter_mut().zip(headers) {
+        *to = *from;
+    }
+    set_ones(&mut masked, 0, network_mask);
+    set_ones(&mut masked, network, &MASK_UDP);
+    set_ones(&mut masked, network + udp::Header::LENGTH, &MASK_BTH);
+    Ok((START.update(masked.get(..length).unwrap_or(&[])), length))
 }
 
 /// Checks a RoCEv2 packet that lies in one piece, from its IP header to its invariant CRC.
@@ -143,7 +128,7 @@ const fn joined(word: u32, next: u32) -> u32 {
 }
 
 /// Sets to ones, at `offset`, the bits that `mask` has.
-fn mask(headers: &mut [u8], offset: usize, mask: &[u8]) {
+fn set_ones(headers: &mut [u8], offset: usize, mask: &[u8]) {
     for (byte, ones) in headers.iter_mut().skip(offset).zip(mask) {
         *byte |= ones;
     }
@@ -155,7 +140,6 @@ const START: Crc32 = Crc32::new().update_word(u32::MAX).update_word(u32::MAX);
 /// IPv4 with all its options, UDP, base transport header.
 const MAX_HEADERS: usize = 80;
 
-const UDP: u8 = 17;
 const MASK_IPV4: [u8; 12] = [0, 0xff, 0, 0, 0, 0, 0, 0, 0xff, 0, 0xff, 0xff];
 const MASK_IPV6: [u8; 8] = [0x0f, 0xff, 0xff, 0xff, 0, 0, 0, 0xff];
 const MASK_UDP: [u8; 8] = [0, 0, 0, 0, 0, 0, 0xff, 0xff];
@@ -259,6 +243,5 @@ mod tests {
         extended[0] = 0x60;
         assert_eq!(begin(&extended), Err(DropReason::ExtensionCount));
         assert_eq!(verify::<Arithmetic>(&[0; 3]), Err(DropReason::BthLength));
-        assert_eq!(begin_rocev1(&[0; 51]), Err(DropReason::BthLength));
     }
 }

@@ -13,11 +13,13 @@
 
 mod fast;
 mod headers;
+mod roce;
 mod slow;
 mod window;
 
 pub use fast::{Fast, parse_fast, parse_fast_with};
 pub use headers::{Dropped, Extent, Fragment, Headers, Kind};
+pub use roce::RoceLayout;
 pub use slow::{HEADER_BYTES, MAX_TAGS, parse_slow};
 pub use window::{Tail, Window};
 

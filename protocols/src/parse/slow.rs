@@ -90,17 +90,18 @@ impl Walk<'_> {
 
     fn arp(&mut self, at: usize) -> Result<(), DropReason> {
         self.headers.kind = Kind::Arp;
-        let header: [u8; 28] = self.read(at, self.length, DropReason::TruncatedL3)?;
-        let [0, 1, 0x08, 0x00, 6, 4, ..] = header else {
+        let format: [u8; 6] = self.read(at, self.length, DropReason::TruncatedL3)?;
+        if format != [0, 1, 0x08, 0x00, 6, 4] {
             return Err(DropReason::ArpFormat);
-        };
+        }
+        let _: [u8; 28] = self.read(at, self.length, DropReason::TruncatedL3)?;
         self.set_payload(at + 28, at + 28);
         Ok(())
     }
 
     fn ipv4(&mut self, at: usize) -> Result<(), DropReason> {
-        let header: [u8; 20] = self.read(at, self.length, DropReason::TruncatedL3)?;
-        let [first, class, t0, t1, _, _, f0, f1, ttl, protocol, ..] = header;
+        let [first, class, t0, t1, _, _, f0, f1, ttl, protocol] =
+            self.read(at, self.length, DropReason::TruncatedL3)?;
         if first >> 4 != 4 {
             return Err(DropReason::IpVersion);
         }
@@ -114,22 +115,26 @@ impl Walk<'_> {
         let field = u16::from_be_bytes([f0, f1]);
         let offset = usize::from(field & 0x1fff) * 8;
         self.headers.fragment = fragment(offset, field & 0x2000 != 0);
+        let _: [u8; 20] = self.read(at, self.length, DropReason::TruncatedL3)?;
         if header_length < 20 {
             return Err(DropReason::Ipv4HeaderLength);
         }
-        if total < header_length {
-            return Err(DropReason::IpLengthBelowHeader);
-        }
-        if offset + total > 65535 {
-            return Err(DropReason::FragmentRange);
-        }
-        let end = self.datagram_end(at + total);
+        let end = match total {
+            // A kernel's segment before it is cut: refused, but what it is can be told.
+            0 => {
+                self.note(DropReason::IpLengthBelowHeader);
+                self.length
+            }
+            total if total < header_length => return Err(DropReason::IpLengthBelowHeader),
+            total if offset + total > 65535 => return Err(DropReason::FragmentRange),
+            total => self.datagram_end(at + total),
+        };
         self.transport(at + header_length, end)
     }
 
     fn ipv6(&mut self, at: usize) -> Result<(), DropReason> {
-        let header: [u8; 40] = self.read(at, self.length, DropReason::TruncatedL3)?;
-        let [b0, b1, _, _, l0, l1, next, hop_limit, ..] = header;
+        let [b0, b1, _, _, l0, l1, next, hop_limit] =
+            self.read(at, self.length, DropReason::TruncatedL3)?;
         if b0 >> 4 != 6 {
             return Err(DropReason::IpVersion);
         }
@@ -138,11 +143,14 @@ impl Walk<'_> {
         self.headers.traffic_class = TrafficClass(b0 << 4 | b1 >> 4);
         self.headers.ttl = hop_limit;
         self.headers.protocol = IpProtocol(next);
+        let _: [u8; 40] = self.read(at, self.length, DropReason::TruncatedL3)?;
         let length = usize::from(u16::from_be_bytes([l0, l1]));
-        if length == 0 && self.headers.protocol == IpProtocol::HOP_BY_HOP {
-            return Err(DropReason::Jumbogram);
-        }
-        let end = self.datagram_end(at + 40 + length);
+        let end = if length == 0 && self.headers.protocol == IpProtocol::HOP_BY_HOP {
+            self.note(DropReason::Jumbogram);
+            self.length
+        } else {
+            self.datagram_end(at + 40 + length)
+        };
         let l4 = self.extensions(at + 40, end)?;
         self.transport(l4, end)
     }
