@@ -374,7 +374,7 @@ fn ipv6_extensions() {
     let headers = refused(&ipv6(43, &long), DropReason::HeadersTooLong, Kind::Ipv6);
     assert_eq!(headers.protocol, IpProtocol::UDP);
     refused(
-        &ipv6(44, "1100 fff9 99887766 aabb"),
+        &ipv6(44, "1100 fff9 99887766 aabbccddaabbccdd"),
         DropReason::FragmentRange,
         Kind::Ipv6,
     );
