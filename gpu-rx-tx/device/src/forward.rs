@@ -3,6 +3,7 @@
 use warpwire_ring::{Cause, Location, Post, Receive, Transmit};
 
 use crate::reader::{Frame, Reader};
+use crate::simt::Simt;
 use crate::transmit::{Claim, Sender};
 
 impl<T: Transmit> Sender<T> {
@@ -21,6 +22,16 @@ impl<T: Transmit> Sender<T> {
             0
         } else {
             parts
+        }
+    }
+
+    /// [`Sender::prepare`] before frames of `from` are passed on: does nothing where they will only
+    /// change places.
+    #[inline(always)]
+    pub fn prepare_pass<S: Simt, R: Receive>(&self, simt: &S, from: &Reader<R>) {
+        let pool = self.queue.ring.pool();
+        if pool == 0 || pool != from.queue.ring.pool() {
+            self.prepare(simt);
         }
     }
 

@@ -201,6 +201,20 @@ impl<T: Transmit> Sender<T> {
         Ok(())
     }
 
+    /// Hints that this lane is about to write into the buffers of what was reserved: fetches them
+    /// where another core may hold their cache lines. Before [`Sender::pass`], see
+    /// [`Sender::prepare_pass`].
+    #[inline(always)]
+    pub fn prepare<S: Simt>(&self, simt: &S) {
+        let mut i = simt.lane();
+        while i < self.reserved {
+            self.queue
+                .ring
+                .prepare(self.published.wrapping_add(u64::from(i)));
+            i += S::WIDTH;
+        }
+    }
+
     /// *Collective.* [`Sender::reserve`] that waits for completions. A queue that asks for
     /// completions selectively (one in depth / 4) never frees all its slots at once: do not wait
     /// for more than three quarters of the depth.

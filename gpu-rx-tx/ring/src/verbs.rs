@@ -117,6 +117,13 @@ pub trait Transmit: Copy {
     /// The buffer of slot `index`, which is free.
     fn buffer(&self, index: u64) -> Buffer;
 
+    /// Says that slot `index`, which is free, is about to be written, buffer and descriptor. A hint
+    /// for caches that another core may have emptied; does nothing where there are none.
+    #[inline(always)]
+    fn prepare(&self, index: u64) {
+        let _ = index;
+    }
+
     /// Gives slot `index`, which is free, another buffer of the same pool. Returns the old one.
     /// `buffer` is any address within that buffer: the format finds its start.
     fn exchange(&self, index: u64, buffer: DeviceAddress) -> DeviceAddress;

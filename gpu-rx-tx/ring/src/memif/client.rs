@@ -165,6 +165,13 @@ impl Transmit for ClientTx {
         }
     }
 
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn prepare(&self, index: u64) {
+        let offset = self.pool.offset(self.ring.slot(index));
+        memory::prefetch_write(self.pool.region.address.offset(u64::from(offset)));
+    }
+
     #[inline(always)]
     fn exchange(&self, index: u64, buffer: DeviceAddress) -> DeviceAddress {
         let slot = self.ring.slot(index);
@@ -194,7 +201,7 @@ impl Transmit for ClientTx {
             offset: offset as u32,
             metadata: 0,
         };
-        self.ring.set_descriptor(index, &sent);
+        self.ring.update_descriptor(index, &sent);
         Ok(())
     }
 

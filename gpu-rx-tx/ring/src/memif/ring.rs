@@ -103,6 +103,27 @@ impl Ring {
         unsafe { memory::store_quad(at, descriptor.quad()) }
     }
 
+    /// [`Ring::set_descriptor`] that leaves alone what is the same already, so that the server
+    /// keeps its copy of the line: frames of one size from fixed buffers change no descriptor at
+    /// all. On the GPU, where a load from the host is dearer than a store, it always stores.
+    #[inline(always)]
+    pub(super) fn update_descriptor(&self, index: u64, descriptor: &Descriptor) {
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            // A server that writes to it meanwhile breaks the protocol, and can do so at any time.
+            if self.descriptor(index) == *descriptor {
+                return;
+            }
+        }
+        self.set_descriptor(index, descriptor);
+    }
+
+    /// Hints that a descriptor is about to be written.
+    #[inline(always)]
+    pub(super) fn prepare(&self, index: u64) {
+        memory::prefetch_write(self.descriptor_address(index));
+    }
+
     /// Writes flags, region and length of a descriptor, as server.
     #[inline(always)]
     pub(super) fn set_descriptor_length(&self, index: u64, descriptor: &Descriptor) {

@@ -163,6 +163,15 @@ impl Transmit for ServerTx {
         }
     }
 
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[inline(always)]
+    fn prepare(&self, index: u64) {
+        if let Some((address, _)) = self.regions.resolve(&self.ring.descriptor(index)) {
+            memory::prefetch_write(address);
+            self.ring.prepare(index);
+        }
+    }
+
     /// Does nothing and returns `buffer`: the buffers are the client's, and pool 0 matches nothing.
     #[inline(always)]
     fn exchange(&self, _index: u64, buffer: DeviceAddress) -> DeviceAddress {
