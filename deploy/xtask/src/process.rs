@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -66,41 +67,133 @@ impl Outcome {
 /// # Errors
 /// When it cannot be started; a bad end is an [`Outcome`].
 pub fn run(command: &mut Command, limit: Duration, show: Show) -> Result<Outcome, Error> {
-    let start = Instant::now();
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|source| Error::Start {
-            program: command.get_program().to_string_lossy().into_owned(),
-            source,
-            cure: "is it installed and on PATH?",
-        })?;
-    let stdout = child.stdout.take().map(|pipe| {
-        gather(pipe, move |line| {
-            if show == Show::All {
-                print!("{line}");
-            }
+    Running::start(command, show)?.wait(limit)
+}
+
+/// A program in the background. It does not outlive its owner.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    words: String,
+    stdout: Option<Reader>,
+    stderr: Option<Reader>,
+    start: Instant,
+}
+
+impl Running {
+    /// Starts a program without standard input.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(command: &mut Command, show: Show) -> Result<Self, Error> {
+        let start = Instant::now();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|source| Error::Start {
+                program: command.get_program().to_string_lossy().into_owned(),
+                source,
+                cure: "is it installed and on PATH?",
+            })?;
+        let stdout = child.stdout.take().map(|pipe| {
+            Reader::start(pipe, move |line| {
+                if show == Show::All {
+                    print!("{line}");
+                }
+            })
+        });
+        let stderr = child.stderr.take().map(|pipe| {
+            Reader::start(pipe, move |line| {
+                if matches!(show, Show::All | Show::Errors)
+                    || (show == Show::Skips && line.starts_with(SKIPPED))
+                {
+                    let _ = std::io::stderr().write_all(line.as_bytes());
+                }
+            })
+        });
+        Ok(Self {
+            child,
+            words: in_words(command),
+            stdout,
+            stderr,
+            start,
         })
-    });
-    let stderr = child.stderr.take().map(|pipe| {
-        gather(pipe, move |line| {
-            if matches!(show, Show::All | Show::Errors)
-                || (show == Show::Skips && line.starts_with(SKIPPED))
-            {
-                let _ = std::io::stderr().write_all(line.as_bytes());
-            }
+    }
+
+    /// Waits until it ends; stops it when `limit` has passed.
+    ///
+    /// # Errors
+    /// When the system cannot tell whether it has ended.
+    pub fn wait(mut self, limit: Duration) -> Result<Outcome, Error> {
+        let end = wait(&mut self.child, Instant::now() + limit)?;
+        let took = self.start.elapsed();
+        Ok(Outcome {
+            stdout: self.stdout.take().map(Reader::finish).unwrap_or_default(),
+            stderr: self.stderr.take().map(Reader::finish).unwrap_or_default(),
+            end,
+            took,
         })
-    });
-    let end = wait(&mut child, start + limit)?;
-    let took = start.elapsed();
-    Ok(Outcome {
-        stdout: joined(stdout),
-        stderr: joined(stderr),
-        end,
-        took,
-    })
+    }
+
+    /// Ends it as Ctrl-C would, and waits as [`Running::wait`] does.
+    ///
+    /// # Errors
+    /// As [`Running::wait`].
+    pub fn interrupt(self, limit: Duration) -> Result<Outcome, Error> {
+        signal("-INT", &[self.child.id()]);
+        self.wait(limit)
+    }
+
+    /// Waits until its output satisfies `ready`, which sees all that it wrote so far.
+    ///
+    /// # Errors
+    /// When it ends before that, or `limit` passes; both carry the output.
+    pub fn wait_until(
+        &mut self,
+        limit: Duration,
+        mut ready: impl FnMut(&str, &str) -> bool,
+    ) -> Result<(), Error> {
+        let deadline = Instant::now() + limit;
+        let so_far = |reader: &Option<Reader>| reader.as_ref().map(Reader::so_far);
+        loop {
+            let ended = self.child.try_wait().ok().flatten();
+            let stdout = so_far(&self.stdout).unwrap_or_default();
+            let stderr = so_far(&self.stderr).unwrap_or_default();
+            if ready(&stdout, &stderr) {
+                return Ok(());
+            }
+            let late = Instant::now() >= deadline;
+            let status = match ended {
+                Some(status) => format!("ended early, {status}"),
+                None if late => format!("not ready after {} s", limit.as_secs()),
+                None => {
+                    std::thread::sleep(POLL);
+                    continue;
+                }
+            };
+            return Err(Error::Failed {
+                program: self.words.clone(),
+                status,
+                output: format!("{stdout}{stderr}"),
+            });
+        }
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            stop(&mut self.child);
+        }
+    }
 }
 
 /// As [`run`], and a bad end is an error that carries the output.
@@ -144,32 +237,47 @@ pub fn own() -> &'static Path {
     Path::new("/proc/self/exe")
 }
 
-fn gather(
-    pipe: impl Read + Send + 'static,
-    each: impl Fn(&str) + Send + 'static,
-) -> JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut reader = BufReader::new(pipe);
-        let mut all = String::new();
-        let mut line = Vec::new();
-        // A read error ends the stream as its end does: the exit status tells the rest.
-        while reader
-            .read_until(b'\n', &mut line)
-            .is_ok_and(|count| count > 0)
-        {
-            let text = String::from_utf8_lossy(&line);
-            each(&text);
-            all.push_str(&text);
-            line.clear();
-        }
-        all
-    })
+/// Gathers a stream on a thread of its own, so that no program waits for us.
+#[derive(Debug)]
+struct Reader {
+    text: Arc<Mutex<String>>,
+    thread: JoinHandle<()>,
 }
 
-fn joined(reader: Option<JoinHandle<String>>) -> String {
-    reader
-        .and_then(|reader| reader.join().ok())
-        .unwrap_or_default()
+impl Reader {
+    fn start(pipe: impl Read + Send + 'static, each: impl Fn(&str) + Send + 'static) -> Self {
+        let text = Arc::new(Mutex::new(String::new()));
+        let all = Arc::clone(&text);
+        let thread = std::thread::spawn(move || {
+            let mut reader = BufReader::new(pipe);
+            let mut line = Vec::new();
+            // A read error ends the stream as its end does: the exit status tells the rest.
+            while reader
+                .read_until(b'\n', &mut line)
+                .is_ok_and(|count| count > 0)
+            {
+                let text = String::from_utf8_lossy(&line);
+                each(&text);
+                lock(&all).push_str(&text);
+                line.clear();
+            }
+        });
+        Self { text, thread }
+    }
+
+    fn so_far(&self) -> String {
+        lock(&self.text).clone()
+    }
+
+    fn finish(self) -> String {
+        // A panic of the thread leaves what it had gathered.
+        let _ = self.thread.join();
+        std::mem::take(&mut *lock(&self.text))
+    }
+}
+
+fn lock(text: &Mutex<String>) -> MutexGuard<'_, String> {
+    text.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn wait(child: &mut Child, deadline: Instant) -> Result<End, Error> {
@@ -190,14 +298,21 @@ fn wait(child: &mut Child, deadline: Instant) -> Result<End, Error> {
 fn stop(child: &mut Child) {
     let family = descendants(child.id());
     let _ = child.kill();
-    let ids = family.iter().map(u32::to_string);
+    signal("-KILL", &family);
+    let _ = child.wait();
+}
+
+/// Sends a signal to processes by their ids.
+pub fn signal(name: &str, ids: &[u32]) {
+    if ids.is_empty() {
+        return;
+    }
     // Failure means that they have ended already.
     let _ = Command::new("kill")
-        .arg("-9")
-        .args(ids)
+        .arg(name)
+        .args(ids.iter().map(u32::to_string))
         .stderr(Stdio::null())
         .status();
-    let _ = child.wait();
 }
 
 /// Process ids of all descendants, read from /proc.
@@ -272,6 +387,38 @@ mod tests {
         // Reading to the end proves that the grandchildren, who hold the pipe, are gone too.
         assert_eq!(outcome.stdout, "before\n");
         assert!(outcome.took < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_program_in_the_background_is_waited_for_and_interrupted() {
+        let script = "trap 'echo bye; exit 0' INT; echo ready; while :; do sleep 0.02; done";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let mut running = Running::start(&mut command, Show::Nothing).unwrap();
+        let limit = Duration::from_secs(60);
+        running
+            .wait_until(limit, |stdout, _| stdout.contains("ready"))
+            .unwrap();
+        let outcome = running.interrupt(limit).unwrap();
+        assert!(outcome.is_success());
+        assert_eq!(outcome.stdout, "ready\nbye\n");
+    }
+
+    #[test]
+    fn waiting_for_words_that_never_come_ends_with_the_program() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo something else; exit 4"]);
+        let mut running = Running::start(&mut command, Show::Nothing).unwrap();
+        let error = running
+            .wait_until(Duration::from_secs(60), |stdout, _| {
+                stdout.contains("ready")
+            })
+            .unwrap_err();
+        let words = error.to_string();
+        assert!(
+            words.contains("ended early") && words.contains("something else"),
+            "{words}"
+        );
     }
 
     #[test]
