@@ -49,7 +49,7 @@ drop_reasons! {
     IpLengthOverFrame "ip_length_over_frame" "the IP length goes past the end of the frame";
     Ipv4Checksum "ipv4_checksum" "the IPv4 header checksum is wrong";
     Ipv4Option "ipv4_option" "an IPv4 option has an illegal length";
-    Jumbogram "jumbogram" "an IPv6 jumbogram, which is not supported";
+    Jumbogram "jumbogram" "an IPv6 payload length of 0 before a payload: a jumbogram";
     ExtensionOrder "extension_order" "an IPv6 hop-by-hop header that is not the first";
     ExtensionCount "extension_count" "more IPv6 extension headers than the parser follows";
     ExtensionOption "extension_option" "an IPv6 extension option has an illegal length";

@@ -145,7 +145,7 @@ impl Walk<'_> {
         self.headers.protocol = IpProtocol(next);
         let _: [u8; 40] = self.read(at, self.length, DropReason::TruncatedL3)?;
         let length = usize::from(u16::from_be_bytes([l0, l1]));
-        let end = if length == 0 && self.headers.protocol == IpProtocol::HOP_BY_HOP {
+        let end = if length == 0 && self.headers.protocol != IpProtocol::NO_NEXT_HEADER {
             self.note(DropReason::Jumbogram);
             self.length
         } else {

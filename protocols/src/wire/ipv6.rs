@@ -13,7 +13,8 @@
 //! |                    destination address (16)                   |
 //! +---------------------------------------------------------------+
 //! ```
-//! The payload length counts extension headers. Jumbograms (payload length 0) are not supported.
+//! The payload length counts extension headers. Zero, with something behind the header, is a
+//! jumbogram (RFC 2675) or a kernel's segment before it is cut: neither is supported.
 
 use super::{IpProtocol, TrafficClass};
 use crate::DropReason;
@@ -77,7 +78,7 @@ impl Repr {
         }
         let length = header.payload_length.get();
         let next_header = IpProtocol(header.next_header);
-        if length == 0 && next_header == IpProtocol::HOP_BY_HOP {
+        if length == 0 && next_header != IpProtocol::NO_NEXT_HEADER {
             return Err(DropReason::Jumbogram);
         }
         let payload = rest
