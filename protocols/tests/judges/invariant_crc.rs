@@ -1,5 +1,5 @@
-//! Every RoCEv2 packet that Linux Soft-RoCE sent has an invariant CRC that holds, and no flipped bit
-//! that it covers goes unnoticed.
+//! Every RoCEv2 packet that Linux Soft-RoCE sent has an invariant CRC that holds, and no flipped
+//! bit that it covers goes unnoticed.
 
 use crate::captures;
 use std::path::Path;

@@ -273,7 +273,7 @@ proptest! {
             },
         };
         let mut segment = vec![0xa5; repr.length()];
-        prop_assert!(segment.len() <= 60 && segment.len() % 4 == 0);
+        prop_assert!(segment.len() <= 60 && segment.len().is_multiple_of(4));
         let fill = Fill::Compute { payload: Sum::of(&data) };
         repr.emit(&mut segment, Sum::ZERO, fill).unwrap();
         segment.extend(&data);
