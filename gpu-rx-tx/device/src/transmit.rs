@@ -46,6 +46,8 @@ pub struct Sender<T> {
     pub(crate) lane: Tally,
     /// The frame that this lane writes.
     open: Open,
+    /// Whether no more slots of the reservation are given out.
+    ended: bool,
     /// A cut of the batch: slots from `published` on that may be sent, and why no more.
     cut: Option<(u32, Cause)>,
     /// Calls that the counters do not know of yet.
@@ -126,6 +128,7 @@ impl<T: Transmit> Sender<T> {
             claimed: 0,
             lane: Tally::default(),
             open: Open::default(),
+            ended: false,
             cut: None,
             calls: 0,
             corrupted: false,
@@ -247,7 +250,7 @@ impl<T: Transmit> Sender<T> {
     #[inline(always)]
     pub fn claim<S: Simt>(&mut self, simt: &S, parts: u32) -> Option<Claim> {
         self.seal(simt);
-        if self.cut.is_some() {
+        if self.ended {
             return None;
         }
         let left = self.reserved - self.claimed;
@@ -258,8 +261,8 @@ impl<T: Transmit> Sender<T> {
             // Lanes that fit come first: what lies before the first that does not is what they
             // have.
             let misfits = simt.ballot(!fits);
-            let first = misfits.trailing_zeros();
-            taken = simt.shuffle(before, first);
+            taken = simt.shuffle(before, misfits.trailing_zeros());
+            self.ended = true;
             self.count_no_resource(simt);
         }
         let start = self.claimed + before;
@@ -394,6 +397,7 @@ impl<T: Transmit> Sender<T> {
         self.reserved = 0;
         self.claimed = 0;
         self.open = Open::default();
+        self.ended = false;
         self.cut = None;
     }
 
@@ -465,6 +469,7 @@ impl<T: Transmit> Sender<T> {
             counts &= open.first < cut;
             if self.cut.is_none() {
                 self.cut = Some((cut, cause));
+                self.ended = true;
             }
         }
         if counts {

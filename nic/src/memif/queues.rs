@@ -86,11 +86,12 @@ impl Queues {
         build.memory.extend(arenas);
         let table = build.region_table(regions)?;
         for (up, down) in to_server.iter().zip(to_client) {
-            let body = |ring: &ClientRing, kick| ServerBody {
+            let body = |ring: &ClientRing, kick, written| ServerBody {
                 ring: ring.address,
                 regions: table,
                 region_count: regions.len() as u64,
                 kick,
+                written,
             };
             let shape = |ring: &ClientRing, direction| Shape {
                 role: Role::Server,
@@ -100,12 +101,13 @@ impl Queues {
             };
             up.mask_interrupts();
             let cursor = build.private.place(server_rx_cursor(up.tail()))?;
-            let words = body(up, DeviceAddress::NULL).words();
+            let words = body(up, DeviceAddress::NULL, DeviceAddress::NULL).words();
             let receive = build.block(shape(up, Direction::Receive), cursor, words)?;
             let cursor =
                 server_tx_cursor(down.head(), down.tail(), down.depth).map_err(BuildError::Ring)?;
             let cursor = build.private.place(cursor)?;
-            let words = body(down, build.line()?).words();
+            let written = build.private.allocate(u64::from(down.depth) * 4, LINE)?;
+            let words = body(down, build.line()?, written.address).words();
             let transmit = build.block(shape(down, Direction::Transmit), cursor, words)?;
             build.pair(Role::Server, receive, transmit);
         }

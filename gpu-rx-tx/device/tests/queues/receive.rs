@@ -5,7 +5,7 @@ use warpwire_ring::{Cause, Receive};
 
 use crate::desk::{Desk, frame};
 use crate::each;
-use crate::wires::{Memif, STARTS, Server, Wire, Xdp};
+use crate::wires::{Memif, STARTS, Server, Wire, Xdp, rx_cursor};
 
 /// All bytes of the frame in the `i`-th slot.
 pub(crate) fn bytes<R: Receive>(rx: &Receiver<R>, batch: &Batch, i: u32) -> Option<Vec<u8>> {
@@ -28,8 +28,12 @@ mod check {
             let simt = Scalar::new(&desk);
             let mut rx = wire.receiver();
             for number in 0..8 {
-                assert!(wire.deliver(&frame(number, 60)), "room for depth");
+                assert!(
+                    wire.has_room() && wire.deliver(&frame(number, 60)),
+                    "room for depth"
+                );
             }
+            assert!(!wire.has_room());
             assert!(!wire.deliver(&frame(8, 60)), "no room for depth plus one");
             let first = rx.peek(&simt, 3).unwrap();
             let second = rx.peek(&simt, 64).unwrap();
@@ -53,6 +57,12 @@ mod check {
             rx.release(&simt, second);
             assert_eq!(rx.lent(), 0);
             assert_eq!((rx.cursor().frames, rx.cursor().bytes), (8, 480));
+            let watched = rx_cursor(&wire);
+            assert_eq!(
+                (watched.frames, watched.bytes),
+                (8, 480),
+                "the host sees it"
+            );
         }
     }
 

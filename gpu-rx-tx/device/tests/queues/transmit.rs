@@ -7,7 +7,7 @@ use warpwire_ring::{Cause, DeviceAddress, Format, Post, Transmit};
 
 use crate::desk::{Desk, frame};
 use crate::each;
-use crate::wires::{STARTS, Wire};
+use crate::wires::{STARTS, Wire, tx_cursor};
 
 /// Writes a frame into the buffers of a claim, `piece` bytes a part.
 pub(crate) fn fill<T: Transmit>(
@@ -89,6 +89,7 @@ mod check {
             let frames = 8 + u64::from(free);
             let cursor = tx.cursor();
             assert_eq!((cursor.frames, cursor.bytes), (frames, frames * 60));
+            assert_eq!(tx_cursor(&wire).frames, frames, "the host sees it");
         }
     }
 
@@ -214,6 +215,7 @@ mod check {
         let claim = tx.claim(&simt, 1).expect("reserved");
         fill(&mut tx, &claim, &frame(0, 60), 60).expect("writes");
         assert_eq!(tx.claim(&simt, 3), None, "only two are left");
+        assert_eq!(tx.claim(&simt, 2), None, "nothing overtakes it");
         assert_eq!(tx.cursor().no_resource, 1);
         assert_eq!(tx.slot(&claim, 0).map(|_| ()), None, "the claim is closed");
         assert_eq!(tx.publish(&simt), Ok(1), "the rest is let go");

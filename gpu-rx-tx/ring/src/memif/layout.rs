@@ -169,6 +169,9 @@ pub struct ServerBody {
     /// Transmit: the word that asks the host to interrupt the peer. Receive, or if the peer polls
     /// for ever: null.
     pub kick: DeviceAddress,
+    /// Transmit: a table of one 32-bit word a slot, zero at first, where the queue keeps how long
+    /// the buffer is while the slot's descriptor holds the length of a frame. Receive: null.
+    pub written: DeviceAddress,
 }
 
 /// What a client's queue blocks carry as their layout.
@@ -192,7 +195,8 @@ pub const SERVER_LAYOUT: u64 = fold(
             ring,
             regions,
             region_count,
-            kick
+            kick,
+            written
         }),
         size_of::<Region>(),
     ),
@@ -200,7 +204,7 @@ pub const SERVER_LAYOUT: u64 = fold(
 );
 
 const _: () = assert!(size_of::<ClientBody>() == 7 * 8);
-const _: () = assert!(size_of::<ServerBody>() == 4 * 8);
+const _: () = assert!(size_of::<ServerBody>() == 5 * 8);
 const _: () = assert!(CLIENT_LAYOUT != SERVER_LAYOUT);
 
 impl ClientBody {
@@ -239,6 +243,7 @@ impl ServerBody {
         words[1] = self.regions.value();
         words[2] = self.region_count;
         words[3] = self.kick.value();
+        words[4] = self.written.value();
         words
     }
 
@@ -249,6 +254,7 @@ impl ServerBody {
             regions: DeviceAddress::new(words[1]),
             region_count: words[2],
             kick: DeviceAddress::new(words[3]),
+            written: DeviceAddress::new(words[4]),
         }
     }
 }

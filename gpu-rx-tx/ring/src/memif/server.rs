@@ -34,6 +34,7 @@ pub struct ServerTx {
     regions: Regions,
     slot_bytes: u32,
     kick: DeviceAddress,
+    written: DeviceAddress,
 }
 
 impl Receive for ServerRx {
@@ -125,12 +126,16 @@ impl Transmit for ServerTx {
 
     unsafe fn attach(block: &QueueBlock) -> Result<Self, Cause> {
         // SAFETY: passed on.
-        let (ring, regions, kick) = unsafe { attach(block, Direction::Transmit) }?;
+        let (ring, regions, body) = unsafe { attach(block, Direction::Transmit) }?;
+        if body.written.is_null() || !body.written.is_aligned(4) {
+            return Err(Cause::LayoutMismatch);
+        }
         Ok(Self {
             ring,
             regions,
             slot_bytes: block.slot_bytes,
-            kick,
+            kick: body.kick,
+            written: body.written,
         })
     }
 
@@ -152,7 +157,7 @@ impl Transmit for ServerTx {
     /// The buffer that the client offered; address null and capacity 0 if its descriptor is bad.
     #[inline(always)]
     fn buffer(&self, index: u64) -> Buffer {
-        let descriptor = self.ring.descriptor(index);
+        let descriptor = self.empty(index);
         match self.offered(&descriptor) {
             Some(address) => Buffer {
                 address,
@@ -180,7 +185,7 @@ impl Transmit for ServerTx {
 
     #[inline(always)]
     fn write(&self, index: u64, post: &Post) -> Result<(), Cause> {
-        let descriptor = self.ring.descriptor(index);
+        let descriptor = self.empty(index);
         let Some(offered) = self.offered(&descriptor) else {
             return Err(Cause::RingCorrupted);
         };
@@ -196,6 +201,7 @@ impl Transmit for ServerTx {
             length: post.length,
             ..descriptor
         };
+        self.keep(index, descriptor.length);
         self.ring.set_descriptor_length(index, &sent);
         Ok(())
     }
@@ -224,14 +230,42 @@ impl Transmit for ServerTx {
         None
     }
 
+    /// The client offers the slot anew: its descriptor holds the buffer's length.
     #[inline(always)]
-    fn recycle(&self, _index: u64) {}
+    fn recycle(&self, index: u64) {
+        self.keep(index, 0);
+    }
 
     #[inline(always)]
     fn retire(&self, _upto: u64) {}
 }
 
 impl ServerTx {
+    /// A free slot's descriptor with the length of its buffer.
+    #[inline(always)]
+    fn empty(&self, index: u64) -> Descriptor {
+        let descriptor = self.ring.descriptor(index);
+        // SAFETY: the table has a word for each slot, by the queue's promise.
+        let kept = unsafe { memory::load_u32(self.written_word(index)) };
+        let length = if kept == 0 { descriptor.length } else { kept };
+        Descriptor {
+            length,
+            ..descriptor
+        }
+    }
+
+    /// Keeps the length of a buffer; 0 if its descriptor has it.
+    #[inline(always)]
+    fn keep(&self, index: u64, length: u32) {
+        // SAFETY: the table has a word for each slot, by the queue's promise.
+        unsafe { memory::store_u32(self.written_word(index), length) }
+    }
+
+    #[inline(always)]
+    fn written_word(&self, index: u64) -> DeviceAddress {
+        self.written.offset(u64::from(self.ring.slot(index)) * 4)
+    }
+
     /// Where the buffer that a descriptor offers lies, if it is in bounds and aligned for our
     /// stores.
     #[inline(always)]
@@ -282,7 +316,7 @@ impl Regions {
 unsafe fn attach(
     block: &QueueBlock,
     direction: Direction,
-) -> Result<(Ring, Regions, DeviceAddress), Cause> {
+) -> Result<(Ring, Regions, ServerBody), Cause> {
     block.check(Format::Memif, direction, SERVER_LAYOUT)?;
     let body = ServerBody::from_words(&block.body);
     // SAFETY: passed on.
@@ -297,7 +331,7 @@ unsafe fn attach(
         table: body.regions,
         count: body.region_count as u32,
     };
-    Ok((ring, regions, body.kick))
+    Ok((ring, regions, body))
 }
 
 /// What memif has no word for.

@@ -28,6 +28,7 @@ struct Wire {
     region: Box<[Page]>,
     tables: [Vec<u32>; 2],
     regions: Vec<Region>,
+    written: Vec<u32>,
     kick: Box<u64>,
 }
 
@@ -58,6 +59,7 @@ impl Wire {
             region,
             tables,
             regions,
+            written: vec![0; depth as usize],
             kick: Box::new(0),
         };
         for (kind, table) in KINDS.iter().zip(&wire.tables) {
@@ -113,6 +115,7 @@ impl Wire {
                 regions: address(&self.regions),
                 region_count: self.regions.len() as u64,
                 kick,
+                written: address(&self.written),
             }
             .words(),
         };
@@ -528,6 +531,7 @@ fn a_server_descriptor_out_of_bounds_is_a_fault_and_no_access() {
             assert_eq!(rx.cursor.head, FIRST + 1, "the slot can go back");
         }
         wire.overwrite(RingKind::ServerToClient, 0, descriptor);
+        from_server.queue.recycle(FIRST);
         let buffer = from_server.queue.buffer(FIRST);
         if !sound_here {
             assert_eq!(buffer, crate::frame::Buffer::default(), "{descriptor:?}");
@@ -556,6 +560,37 @@ fn a_server_descriptor_out_of_bounds_is_a_fault_and_no_access() {
         let length = if writes { 1 } else { descriptor.length };
         assert_eq!(sent, length, "what is refused changes nothing");
     }
+}
+
+/// The descriptor's length is the frame's once it is written; the buffer stays as long as it was.
+#[test]
+fn a_slot_that_was_written_can_be_written_again() {
+    let wire = Wire::new(4, 64);
+    wire.start_at(FIRST);
+    let (server, _) = wire.to_client(FIRST);
+    let buffer = server.queue.buffer(FIRST);
+    assert_eq!(buffer.capacity, 64);
+    for length in [10, 64, 1, 33] {
+        let post = Post {
+            address: buffer.address,
+            length,
+            parts: 1,
+            ..Post::default()
+        };
+        assert_eq!(server.queue.write(FIRST, &post), Ok(()), "{length} bytes");
+        assert_eq!(server.queue.buffer(FIRST), buffer);
+        let (_, client) = wire.to_client(FIRST);
+        assert_eq!(client.queue.segment(FIRST, 0).length, length);
+    }
+    // The client offers a shorter buffer in the slot.
+    let offered = Descriptor {
+        length: 32,
+        offset: (buffer.address.value() - address(&wire.region).value()) as u32,
+        ..Descriptor::default()
+    };
+    wire.overwrite(RingKind::ServerToClient, 0, offered);
+    server.queue.recycle(FIRST);
+    assert_eq!(server.queue.buffer(FIRST).capacity, 32);
 }
 
 #[test]
@@ -698,6 +733,7 @@ fn foreign_addresses_and_offloads_are_refused() {
                 ..Descriptor::default()
             },
         );
+        server.queue.recycle(FIRST);
         assert_eq!(server.queue.write(FIRST, &post), as_server, "{post:?}");
     }
     let foreign = end.offset(64);

@@ -138,6 +138,7 @@ impl<R: Role> Wire for Memif<R> {
             unsafe { memory::store_release_u16(ring.offset(HEAD), offered as u16) };
             // SAFETY: as above.
             unsafe { memory::store_release_u16(ring.offset(TAIL), start as u16) };
+            let written = pages.cut(depth as usize * 4, 128);
             let words = Words::cut(&mut pages, depth);
             if receive {
                 words.receive_at(start);
@@ -158,6 +159,7 @@ impl<R: Role> Wire for Memif<R> {
                 regions,
                 region_count: 1,
                 kick: DeviceAddress::NULL,
+                written,
             };
             let block = |ours: bool, receive: bool| {
                 let mut block = block_of(ours == R::CLIENT, receive, depth);
@@ -210,6 +212,11 @@ impl<R: Role> Wire for Memif<R> {
     fn deliver(&mut self, frame: &[u8]) -> bool {
         let pieces: Vec<&[u8]> = frame.chunks(SLOT as usize).collect();
         self.send(&pieces, true)
+    }
+
+    fn has_room(&mut self) -> bool {
+        self.free = self.nic_tx.completions(self.free);
+        self.sent - self.free < u64::from(self.plan.depth)
     }
 
     fn deliver_bad(&mut self) -> Cause {

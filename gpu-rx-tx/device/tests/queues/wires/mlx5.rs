@@ -222,6 +222,10 @@ impl<const SEGMENTS: u32> Wire for Mlx5<SEGMENTS> {
         true
     }
 
+    fn has_room(&mut self) -> bool {
+        self.posted() > 0
+    }
+
     fn deliver_bad(&mut self) -> Cause {
         assert_ne!(self.posted(), 0, "room for a bad slot");
         let cause = Cause::LocalLength;

@@ -37,6 +37,8 @@ pub(crate) trait Wire: Sized {
 
     /// The NIC receives a frame. Says no if too few slots are free; then nothing changed.
     fn deliver(&mut self, frame: &[u8]) -> bool;
+    /// Whether a frame of one slot would be accepted.
+    fn has_room(&mut self) -> bool;
     /// The NIC delivers something that cannot be read; why that is so.
     fn deliver_bad(&mut self) -> Cause;
     /// The NIC makes the first `pieces` slots of a longer frame visible. Says no if it never would.
@@ -189,4 +191,16 @@ pub(crate) fn area(address: DeviceAddress, length: u64, location: Location) -> A
 pub(crate) fn counters(_wire: &impl Wire, block: QueueBlock) -> &Provenance {
     // SAFETY: memory of the wire, made of atomics.
     unsafe { &*(block.provenance.value() as *const Provenance) }
+}
+
+/// The receive cursor in a wire's memory.
+pub(crate) fn rx_cursor(wire: &impl Wire) -> RxCursor {
+    // SAFETY: memory of the wire that was cut for a cursor; no kernel runs.
+    unsafe { core::ptr::read(wire.rx_block().cursor.value() as *const RxCursor) }
+}
+
+/// The transmit cursor in a wire's memory.
+pub(crate) fn tx_cursor(wire: &impl Wire) -> TxCursor {
+    // SAFETY: memory of the wire that was cut for a cursor; no kernel runs.
+    unsafe { core::ptr::read(wire.tx_block().cursor.value() as *const TxCursor) }
 }

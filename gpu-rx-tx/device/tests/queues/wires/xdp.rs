@@ -108,6 +108,17 @@ impl Wire for Xdp {
         unsafe { self.kernel.deliver(frame) }.is_ok()
     }
 
+    fn has_room(&mut self) -> bool {
+        let Ring {
+            producer, consumer, ..
+        } = self.kernel.fill;
+        // SAFETY: an index of the fill ring.
+        let offered = unsafe { memory::load_u32(producer) };
+        // SAFETY: as above.
+        let taken = unsafe { memory::load_u32(consumer) };
+        offered != taken
+    }
+
     fn deliver_bad(&mut self) -> Cause {
         let receive = self.kernel.receive;
         // SAFETY: an index of the ring.
