@@ -92,7 +92,11 @@ fn drive<S: Scenario, R: Receive, T: Transmit>(nic: Memif, testpmd: Testpmd) {
     let totals = testpmd.finish();
     assert!(!nic.is_connected(), "testpmd has ended");
     S::settle(&mut ports, totals);
+    ports.iter_mut().for_each(Port::save);
     let counters = nic.counters();
+    let sums = |count: fn(&Port<R, T>) -> u64| ports.iter().map(count).sum::<u64>();
+    assert_eq!(counters.rx_frames, sums(Port::received));
+    assert_eq!(counters.tx_frames, sums(Port::sent));
     assert_eq!(counters.kicks, 0, "both ends poll");
     assert_eq!(counters.dropped(), 0, "testpmd took all that we sent");
 }
@@ -167,14 +171,10 @@ impl Scenario for RxOnly {
 
     fn run<R: Receive, T: Transmit>(ports: &mut [Port<R, T>]) {
         let port = only(ports);
-        let frame = numbered(1, 64);
+        let frames = vec![numbered(1, 64); 32];
         until("sending", || {
-            for _ in 0..32 {
-                if port.sent() == FRAMES || !port.send(&frame) {
-                    break;
-                }
-            }
-            port.flush();
+            let left = (FRAMES - port.sent()).min(32) as usize;
+            port.send(&frames[..left]);
             port.sent() == FRAMES
         });
         until("taking", || port.is_drained());
@@ -218,24 +218,39 @@ fn txonly_sends_what_we_count() {
     against_testpmd::<TxOnly>("txonly");
 }
 
+/// What we send in a test with numbered frames.
+struct Numbered {
+    frames: u64,
+    bytes: usize,
+    /// Frames that may be on their way at once.
+    window: u64,
+}
+
 /// We send numbered frames; testpmd swaps their addresses and returns them.
-fn send_and_check<R: Receive, T: Transmit>(port: &mut Port<R, T>, frames: u64, bytes: usize) {
+fn send_and_check<R: Receive, T: Transmit>(port: &mut Port<R, T>, numbers: Numbered) {
+    let Numbered {
+        frames,
+        bytes,
+        window,
+    } = numbers;
     let mut next = 0;
     let mut check = |frame: &[u8]| {
         let number = u64::from_be_bytes(frame[42..50].try_into().expect("eight bytes"));
-        assert!(number >= next, "{number} after {next}");
+        let length = frame.len();
+        assert!(number >= next, "{number} after {next}, {length} bytes");
         next = number + 1;
         let mut want = numbered(number, bytes);
         want[..12].rotate_left(6);
-        assert_eq!(frame, want);
+        let differs = frame.iter().zip(&want).position(|(got, want)| got != want);
+        assert_eq!((frame.len(), differs), (bytes, None), "frame {number}");
     };
     until("sending", || {
-        for _ in 0..32 {
-            if port.sent() == frames || !port.send(&numbered(port.sent(), bytes)) {
-                break;
-            }
-        }
-        port.flush();
+        let sent = port.sent();
+        let upto = frames
+            .min(sent + 32)
+            .min(port.received().saturating_add(window));
+        let batch: Vec<_> = (sent..upto).map(|number| numbered(number, bytes)).collect();
+        port.send(&batch);
         port.receive(64, &mut check);
         port.sent() == frames && port.is_drained()
     });
@@ -260,7 +275,12 @@ impl Scenario for MacSwap {
     const MODE: &'static str = "macswap";
 
     fn run<R: Receive, T: Transmit>(ports: &mut [Port<R, T>]) {
-        send_and_check(only(ports), FRAMES, 64);
+        let numbers = Numbered {
+            frames: FRAMES,
+            bytes: 64,
+            window: u64::MAX,
+        };
+        send_and_check(only(ports), numbers);
     }
 
     fn settle<R: Receive, T: Transmit>(ports: &mut [Port<R, T>], totals: testpmd::Totals) {
@@ -280,7 +300,14 @@ impl Scenario for Jumbo {
     const MODE: &'static str = "macswap";
 
     fn run<R: Receive, T: Transmit>(ports: &mut [Port<R, T>]) {
-        send_and_check(only(ports), FRAMES / 10, 5042);
+        // Never a full ring: a chain that meets its end makes DPDK 22.11 run past it, over frames
+        // that were not taken yet. 256 frames take three quarters of the slots.
+        let numbers = Numbered {
+            frames: FRAMES / 10,
+            bytes: 5042,
+            window: 256,
+        };
+        send_and_check(only(ports), numbers);
     }
 
     fn settle<R: Receive, T: Transmit>(ports: &mut [Port<R, T>], totals: testpmd::Totals) {
@@ -344,9 +371,9 @@ impl Scenario for IcmpEcho {
         let mut next = 0;
         until("echoing", || {
             // A window that always finds room on its way back: every request has its answer.
-            let open = |port: &Port<R, T>| port.sent() < frames.min(port.received() + 256);
-            while open(port) && port.send(&echo(8, port.sent())) {}
-            port.flush();
+            let upto = frames.min(port.received() + 256);
+            let batch: Vec<_> = (port.sent()..upto).map(|number| echo(8, number)).collect();
+            port.send(&batch);
             port.receive(64, |frame| {
                 let mut want = echo(0, next);
                 want[..12].rotate_left(6);
@@ -380,7 +407,12 @@ impl Scenario for TwoQueues {
 
     fn run<R: Receive, T: Transmit>(ports: &mut [Port<R, T>]) {
         for port in ports {
-            send_and_check(port, FRAMES / 4, 128);
+            let numbers = Numbered {
+                frames: FRAMES / 4,
+                bytes: 128,
+                window: u64::MAX,
+            };
+            send_and_check(port, numbers);
         }
     }
 
@@ -426,9 +458,9 @@ fn a_killed_testpmd_does_no_harm() {
         nic.disconnect_cause().is_some()
     });
     while port.receive(32, |_| ()) != 0 {}
-    let frame = numbered(0, 64);
-    while port.send(&frame) {}
-    port.flush();
+    // Nobody takes these any more: the ring fills up, and no more is lost than what it holds.
+    while port.send(&[numbered(0, 64)]) == 1 {}
+    assert!(port.sent() <= 1024);
     let _ = std::fs::remove_file(&socket);
     let testpmd = Testpmd::start(socket.clone(), setup::<RxOnly>("server"));
     nic.reconnect().expect("reconnects");
