@@ -135,7 +135,8 @@ pub fn prefetch(address: DeviceAddress) {
     let _ = address;
 }
 
-/// Like [`prefetch`], for a line that is about to be written: other caches give up their copy early.
+/// Like [`prefetch`], for a line that is about to be written: other caches give up their copy
+/// early.
 #[inline(always)]
 pub fn prefetch_write(address: DeviceAddress) {
     #[cfg(target_arch = "x86_64")]
