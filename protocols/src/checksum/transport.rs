@@ -5,8 +5,7 @@ use super::internet::Sum;
 use super::pseudo::{pseudo_ipv4, pseudo_ipv6};
 use super::verdict::{ChecksumState, judge, judge_udp};
 use crate::parse::{Fragment, Headers, Kind};
-use crate::wire::{bth, ipv4, ipv6, vxlan};
-use core::net::{Ipv4Addr, Ipv6Addr};
+use crate::wire::{bth, vxlan};
 
 /// What is known of the TCP, UDP or ICMP checksum of `frame`, from which `headers` were parsed.
 ///
@@ -34,11 +33,7 @@ fn judge_frame(frame: &[u8], headers: &Headers) -> Option<ChecksumState> {
     let sum = Sum::of(datagram);
     let pseudo = match headers.kind {
         Kind::Icmpv4 => Sum::ZERO,
-        _ => pseudo(
-            frame.get(usize::from(headers.l3)..)?,
-            headers,
-            datagram.len(),
-        )?,
+        _ => pseudo(frame, headers, datagram.len())?,
     };
     let is_udp = matches!(headers.kind, Kind::Udp | Kind::RoceV2 | Kind::Vxlan);
     if !is_udp {
@@ -52,22 +47,22 @@ fn judge_frame(frame: &[u8], headers: &Headers) -> Option<ChecksumState> {
     }
 }
 
-fn pseudo(network: &[u8], headers: &Headers, length: usize) -> Option<Sum> {
-    Some(match headers.ip_version {
-        4 => {
-            let (header, _) = ipv4::Header::split(network).ok()?;
-            let source = Ipv4Addr::from(header.source);
-            let destination = Ipv4Addr::from(header.destination);
-            pseudo_ipv4(source, destination, headers.protocol, length as u16)
-        }
-        6 => {
-            let (header, _) = ipv6::Header::split(network).ok()?;
-            let source = Ipv6Addr::from(header.source);
-            let destination = Ipv6Addr::from(header.destination);
-            pseudo_ipv6(source, destination, headers.protocol, length as u32)
-        }
-        _ => return None,
-    })
+fn pseudo(frame: &[u8], headers: &Headers, length: usize) -> Option<Sum> {
+    if let Some((source, destination)) = headers.ipv4_addresses(frame) {
+        return Some(pseudo_ipv4(
+            source,
+            destination,
+            headers.protocol,
+            length as u16,
+        ));
+    }
+    let (source, destination) = headers.ipv6_addresses(frame)?;
+    Some(pseudo_ipv6(
+        source,
+        destination,
+        headers.protocol,
+        length as u32,
+    ))
 }
 
 #[cfg(test)]

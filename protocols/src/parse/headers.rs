@@ -1,8 +1,11 @@
 //! What a parse finds: small enough to stay in registers.
 
 use crate::DropReason;
-use crate::wire::{EtherType, IpProtocol, Psn, Qpn, TagControl, TcpFlags, TrafficClass};
+use crate::wire::{
+    EtherType, IpProtocol, Psn, Qpn, TagControl, TcpFlags, TrafficClass, ipv4, ipv6,
+};
 use core::fmt;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// What the deepest header understood is. The discriminant is the index of its counter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -205,6 +208,25 @@ impl Headers {
     #[inline(always)]
     pub const fn end(&self) -> u32 {
         self.payload as u32 + self.payload_length
+    }
+
+    /// Source and destination address of an IPv4 packet, from the bytes that were parsed. In the
+    /// mould of the fast path [`Window`](super::Window) has them in registers.
+    pub fn ipv4_addresses(&self, bytes: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr)> {
+        let network = bytes
+            .get(usize::from(self.l3)..)
+            .filter(|_| self.ip_version == 4)?;
+        let (header, _) = ipv4::Header::split(network).ok()?;
+        Some((header.source.into(), header.destination.into()))
+    }
+
+    /// Source and destination address of an IPv6 packet, from the bytes that were parsed.
+    pub fn ipv6_addresses(&self, bytes: &[u8]) -> Option<(Ipv6Addr, Ipv6Addr)> {
+        let network = bytes
+            .get(usize::from(self.l3)..)
+            .filter(|_| self.ip_version == 6)?;
+        let (header, _) = ipv6::Header::split(network).ok()?;
+        Some((header.source.into(), header.destination.into()))
     }
 
     /// Whether [`Headers::source_port`] and [`Headers::destination_port`] mean something.

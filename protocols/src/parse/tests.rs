@@ -243,6 +243,23 @@ fn tags() {
 }
 
 #[test]
+fn addresses_of_the_slow_path() {
+    let inner = "0800 4500001c00010000401100000a0000010a000002 c000003500080000";
+    let frame = ethernet(&format!("8100 a064 {inner}"));
+    let headers = legal(&frame, false);
+    let addresses = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    assert_eq!(headers.ipv4_addresses(&frame), Some(addresses));
+    assert_eq!(headers.ipv6_addresses(&frame), None);
+    assert_eq!(headers.ipv4_addresses(&frame[..30]), None);
+
+    let frame = ipv6(17, &udp(53, "aabb"));
+    let headers = legal(&frame, true);
+    let addresses = ("fd77::1".parse().unwrap(), "fd77::2".parse().unwrap());
+    assert_eq!(headers.ipv6_addresses(&frame), Some(addresses));
+    assert_eq!(headers.ipv4_addresses(&frame), None);
+}
+
+#[test]
 fn what_is_not_followed_is_named() {
     for (rest, kind, payload_length) in [
         ("88cc 0000", Kind::Other, 2),

@@ -8,15 +8,16 @@ pub(crate) struct Frame {
     pub(crate) length: u32,
 }
 
-/// Captures under `testdata/FOLDER`, and those of the folder shared beside the repository where it
+/// The committed captures of a kind, and those of the folder shared beside the repository where it
 /// is there; says aloud when it is not.
-pub(crate) fn files(folder: &str) -> Vec<PathBuf> {
+pub(crate) fn files(kind: &str) -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = listed(&root.join("testdata").join(folder)).expect("committed captures");
+    let mut files = listed(&root.join("testdata").join(kind)).expect("committed captures");
+    files.extend(listed(&root.join("../bench/testdata/captures").join(kind)).unwrap_or_default());
     assert!(!files.is_empty());
-    match listed(&root.join("../../shared/pcaps").join(folder)) {
+    match listed(&root.join("../../shared/pcaps").join(kind)) {
         Some(shared) => files.extend(shared),
-        None => warpwire_skip::unobtainable(format!("../shared/pcaps/{folder} is not there")),
+        None => warpwire_skip::unobtainable(format!("../shared/pcaps/{kind} is not there")),
     }
     files
 }
