@@ -147,6 +147,7 @@ impl<F: RingFormat> Kernel for MacSwap<F> {
             let want = batch.slots().min(sender.depth());
             let free = sender.credits(simt, want)?;
             sender.reserve(simt, free)?;
+            sender.prepare_pass(simt, receiver.reader());
             let mut tally = Tally::default();
             let mut row = 0;
             while row < batch.slots() {

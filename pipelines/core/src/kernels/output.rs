@@ -51,6 +51,7 @@ impl<T: Transmit> Output<T> {
     ) -> Option<Reason> {
         if !self.is_open {
             self.open(simt, room);
+            self.sender.prepare_pass(simt, reader);
         }
         let parts = match &frame {
             Some((frame, _)) => self.sender.parts_for(reader, frame),

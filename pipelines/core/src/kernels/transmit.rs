@@ -185,6 +185,7 @@ fn generate<S: Simt, T: warpwire_ring::Transmit>(
         let due = pace.due(simt, most);
         let free = sender.credits(simt, due)?;
         sender.reserve(simt, free)?;
+        sender.prepare(simt);
         let mut row = 0;
         while row < free {
             let wanted = row + simt.lane() < free;
