@@ -1,8 +1,8 @@
 //! tshark as the judge of what is in a capture.
 //!
-//! It is asked about the outermost headers only, as our parser reads them: every dissector but those
-//! of Ethernet, tags, IP, UDP, TCP and InfiniBand is off, so that no tunnel, no heuristic and no
-//! reassembly speaks for a frame. Its own configuration folder keeps a user's preferences out.
+//! It is asked about the outermost headers only, as our parser reads them: every dissector but
+//! those of Ethernet, tags, IP, UDP, TCP and InfiniBand is off, so that no tunnel, no heuristic and
+//! no reassembly speaks for a frame. Its own configuration folder keeps a user's preferences out.
 
 use super::counts::{Counts, Field};
 use crate::Error;
