@@ -290,6 +290,18 @@ impl Arena {
         Ok(region)
     }
 
+    /// Cuts a piece for all of `values`, one behind the other, and copies them there.
+    ///
+    /// # Errors
+    /// As [`Arena::allocate`].
+    pub fn place_all<T: Copy>(&self, values: &[T]) -> Result<Region, ArenaError> {
+        let region = self.allocate(size_of_val(values) as u64, align_of::<T>() as u64)?;
+        let first = region.address.value() as *mut T;
+        // SAFETY: aligned, within the mapping, and given out to nobody else.
+        unsafe { first.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+        Ok(region)
+    }
+
     /// Copies `bytes` to `address`, eight at a time where aligned; others may look meanwhile and
     /// see any mixture of old and new words.
     ///

@@ -5,6 +5,7 @@
 //! Invariant: nothing falls back silently; what was chosen and why is in [`Nic::choices`].
 
 pub mod caps;
+mod check;
 pub mod counters;
 pub mod error;
 mod ethtool;
@@ -19,6 +20,7 @@ pub mod spec;
 pub mod xdp;
 
 pub use caps::{Caps, Features};
+pub use check::check;
 pub use counters::Counters;
 pub use error::Error;
 pub use spec::{NicKind, NicSpec};

@@ -3,9 +3,13 @@
 //! Invariant: the host sets up, watches and drains; it touches no frame on a kernel's way.
 //! Invariant: a pipeline file is checked whole before anything is opened, and every problem names
 //! its line, its field and a cure.
-//! Invariant: nothing here knows a stage by name: stages say about themselves what the host must
-//! know.
+//! Invariant: nothing here knows a stage by name: stages say of themselves what the host must know.
 
 pub mod file;
+pub mod report;
+pub mod runtime;
+pub mod traffic;
 
 pub use file::{Catalogue, PipelineFile, Problem, Problems};
+pub use report::Report;
+pub use runtime::{Ended, Kit, Runtime};

@@ -4,26 +4,36 @@
 //! a pipeline file are wrong.
 
 mod check;
+mod demonstration;
+mod interfaces;
+mod run;
 mod stages;
+mod table;
 
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use warpwire_pipelines::{Catalogue, Problems};
+use warpwire_pipelines::runtime::Error as RunError;
+use warpwire_pipelines::{Kit, Problems};
 
-/// A network stack that lives on the GPU.
+/// A network stack that lives on the GPU. Without a command: a demonstration.
 #[derive(Parser)]
 #[command(name = "warpwire", version, about, after_help = EXIT_CODES)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    options: run::Options,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    Run(run::Arguments),
     Check(check::Arguments),
     Stages(stages::Arguments),
+    Interfaces(interfaces::Arguments),
 }
 
 /// Why a subcommand ended early.
@@ -32,6 +42,9 @@ enum Failure {
     /// The pipeline file is wrong.
     #[error(transparent)]
     File(#[from] Problems),
+    /// The pipeline could not run, or did not run to its end.
+    #[error(transparent)]
+    Run(#[from] RunError),
     /// No stage has this name.
     #[error("stage: no stage is called `{name}`; write one of {known}")]
     Stage {
@@ -40,8 +53,11 @@ enum Failure {
         /// The names that there are.
         known: String,
     },
-    /// Standard output is gone.
-    #[error("cannot write to standard output: {0}; give it a reader or a file")]
+    /// The machine's interfaces cannot be listed.
+    #[error("interfaces: the kernel does not list them: {0}; allow netlink sockets")]
+    Interfaces(std::io::Error),
+    /// Standard output is gone, or signals cannot be caught.
+    #[error("output: {0}; give standard output a reader or a file")]
     Output(#[from] std::io::Error),
 }
 
@@ -49,18 +65,26 @@ impl Failure {
     fn code(&self) -> ExitCode {
         match self {
             Self::File(_) | Self::Stage { .. } => ExitCode::from(2),
-            Self::Output(_) => ExitCode::from(1),
+            Self::Run(RunError::Nic(warpwire_nic::Error::Spec { .. })) => ExitCode::from(2),
+            Self::Run(_) | Self::Interfaces(_) | Self::Output(_) => ExitCode::from(1),
         }
     }
 }
 
-/// Runs the command with the words of the process; returns its exit code.
+/// Runs the command with the words of the process and the built-in stages; returns its exit code.
 pub fn main() -> ExitCode {
+    main_with(&Kit::built_in())
+}
+
+/// Runs the command with the stages of a kit.
+pub fn main_with(kit: &Kit) -> ExitCode {
     let arguments = Arguments::parse();
-    let catalogue = Catalogue::of::<warpwire_core::stages::BuiltIn>();
     let outcome = match &arguments.command {
-        Command::Check(arguments) => check::run(arguments, &catalogue),
-        Command::Stages(arguments) => stages::run(arguments, &catalogue),
+        None => demonstration::run(kit, &arguments.options),
+        Some(Command::Run(arguments)) => run::run(arguments, kit),
+        Some(Command::Check(arguments)) => check::run(arguments, kit.catalogue()),
+        Some(Command::Stages(arguments)) => stages::run(arguments, kit.catalogue()),
+        Some(Command::Interfaces(arguments)) => interfaces::run(arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

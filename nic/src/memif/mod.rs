@@ -40,6 +40,14 @@ use crate::memif::system::Listener;
 use crate::spec::NicSpec;
 use crate::{Nic, QueuePair};
 
+/// Checks the options without touching the machine.
+///
+/// # Errors
+/// [`Error::Spec`].
+pub fn check(spec: &NicSpec) -> Result<(), Error> {
+    Config::new(spec).map(|_| ())
+}
+
 /// A connected memif interface.
 pub struct Memif {
     spec: NicSpec,

@@ -3,6 +3,11 @@
 //! Own code, because the crate at hand takes every pcapng tick for a nanosecond and panics on some
 //! files. Reading is bounded: a record is at most [`MAX_RECORD_BYTES`], and nothing else is kept.
 
+use std::path::PathBuf;
+
+use crate::error::Error;
+use crate::spec::NicSpec;
+
 mod port;
 mod read;
 mod write;
@@ -10,6 +15,50 @@ mod write;
 pub use port::{CapturePort, Pace};
 pub use read::{Reader, Record};
 pub use write::{Format, Writer};
+
+/// The words of a `pcap` NIC: `pcap:FILE[,record=FILE][,pace=taken|captured]`. What FILE holds
+/// arrives; what is sent goes into the other file, if one is named.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Words {
+    /// The capture to play.
+    pub play: PathBuf,
+    /// The capture to write.
+    pub record: Option<PathBuf>,
+    /// When frames arrive.
+    pub pace: Pace,
+}
+
+impl Words {
+    /// Reads the options.
+    ///
+    /// # Errors
+    /// [`Error::Spec`].
+    pub fn of(spec: &NicSpec) -> Result<Self, Error> {
+        spec.only(&["record", "pace", "queues"])?;
+        spec.number("queues", 1, 1..=16)?;
+        let pace = match spec.option("pace") {
+            None | Some("taken") => Pace::AsTaken,
+            Some("captured") => Pace::AsCaptured,
+            Some(other) => {
+                let problem = format!("`{other}` is neither taken nor captured");
+                return Err(spec.wrong("pace", problem, "write pace=taken".to_owned()));
+            }
+        };
+        Ok(Self {
+            play: PathBuf::from(&spec.address),
+            record: spec.option("record").map(PathBuf::from),
+            pace,
+        })
+    }
+}
+
+/// Checks a `pcap` NIC's options without opening a file.
+///
+/// # Errors
+/// [`Error::Spec`].
+pub fn check(spec: &NicSpec) -> Result<(), Error> {
+    Words::of(spec).map(|_| ())
+}
 
 /// Longest record that is read.
 pub const MAX_RECORD_BYTES: usize = 256 * 1024;

@@ -65,6 +65,20 @@ impl<W: Write> Writer<W> {
     /// What the stream said.
     pub fn write(&mut self, timestamp_ns: u64, frame: &[u8]) -> std::io::Result<()> {
         let length = u32::try_from(frame.len()).map_err(std::io::Error::other)?;
+        self.write_cut(timestamp_ns, frame, length)
+    }
+
+    /// Writes the first bytes of a frame that was `original` bytes long.
+    ///
+    /// # Errors
+    /// What the stream said.
+    pub fn write_cut(
+        &mut self,
+        timestamp_ns: u64,
+        frame: &[u8],
+        original: u32,
+    ) -> std::io::Result<()> {
+        let length = u32::try_from(frame.len()).map_err(std::io::Error::other)?;
         let words = |words: &[u32]| -> Vec<u8> {
             words.iter().flat_map(|word| word.to_le_bytes()).collect()
         };
@@ -73,14 +87,14 @@ impl<W: Write> Writer<W> {
                 let seconds = (timestamp_ns / 1_000_000_000) as u32;
                 let nanos = (timestamp_ns % 1_000_000_000) as u32;
                 self.sink
-                    .write_all(&words(&[seconds, nanos, length, length]))?;
+                    .write_all(&words(&[seconds, nanos, length, original]))?;
                 self.sink.write_all(frame)
             }
             Format::Pcapng => {
                 let padded = length.next_multiple_of(4);
                 let (high, low) = ((timestamp_ns >> 32) as u32, timestamp_ns as u32);
                 self.sink
-                    .write_all(&words(&[6, padded + 32, 0, high, low, length, length]))?;
+                    .write_all(&words(&[6, padded + 32, 0, high, low, length, original]))?;
                 self.sink.write_all(frame)?;
                 let padding = [0; 3];
                 let missing = (padded - length) as usize;

@@ -37,7 +37,7 @@ pub use drops::Drop;
 pub use fabric::{Fabric, FabricService, PortCounts, PortId};
 pub use fault::{ErrorCompletion, Faults, Schedule};
 pub use link::LinkCounts;
-pub use nic::{SoftNic, open};
+pub use nic::{SoftNic, check, open};
 pub use uplink::Uplink;
 
 #[cfg(test)]

@@ -42,6 +42,14 @@ pub fn open(spec: &NicSpec) -> Result<SoftNic, Error> {
     Fabric::new(config, Clock::system()).open(spec)
 }
 
+/// Checks a soft NIC's options without opening it. Whether `peer` is another NIC, the caller knows.
+///
+/// # Errors
+/// [`Error::Spec`].
+pub fn check(spec: &NicSpec) -> Result<(), Error> {
+    SoftOptions::read(spec).map(|_| ())
+}
+
 impl Fabric {
     /// Opens a NIC on this fabric by its words; a peer that is another NIC of the fabric is cabled
     /// by [`Fabric::cable`].

@@ -27,7 +27,7 @@ pub mod rules;
 mod socket;
 
 pub use bpf::Mode;
-pub use open::{open, open_all};
+pub use open::{check, open, open_all};
 pub use rules::{Flow, MacPolicy, Prefix, Rules};
 
 use std::os::fd::OwnedFd;

@@ -33,6 +33,15 @@ pub fn open(spec: &NicSpec) -> Result<XdpNic, Error> {
     })
 }
 
+/// Checks the options without touching the machine.
+///
+/// # Errors
+///
+/// [`Error::Spec`].
+pub fn check(spec: &NicSpec) -> Result<(), Error> {
+    Options::of(spec).map(|_| ())
+}
+
 /// Opens several interfaces over one frame memory: a frame that arrives at one goes out at another
 /// without a copy. In the order of `specs`.
 ///

@@ -5,7 +5,7 @@
 
 use warpwire_ring::{DeviceAddress, QueueBlock};
 
-use crate::program::{MAX_NICS, MAX_PORTS, Program};
+use crate::program::{MAX_NICS, Program};
 use crate::reason::Reason;
 use crate::spec::Span;
 
@@ -67,6 +67,8 @@ pub struct Port {
     pub transmit: QueueBlock,
     /// The stages; a port without operations is not received from.
     pub program: Program,
+    /// The port's [`PortCounters`].
+    pub counters: DeviceAddress,
     /// The Ethernet address to answer with.
     pub mac: [u8; 6],
     /// [`PARTIAL_CHECKSUMS`] or 0.
@@ -89,9 +91,9 @@ pub struct Block {
     pub ports: DeviceAddress,
     /// The block's [`BlockCounters`].
     pub counters: DeviceAddress,
-    /// Ports of the near format; at most [`MAX_PORTS`].
+    /// Ports of the near format; at most [`crate::program::MAX_PORTS`].
     pub near: u32,
-    /// Ports of the far format; at most [`MAX_PORTS`].
+    /// Ports of the far format; at most [`crate::program::MAX_PORTS`].
     pub far: u32,
     /// Which ports belong to each NIC, by its place in the file.
     pub outputs: [Span; MAX_NICS],
@@ -115,21 +117,34 @@ pub struct PipelineParameters {
     pub reserved: u32,
 }
 
-/// What a block counted. Each word has one writer, the block. Frames received and sent, and frames
-/// that could not be read, are counted in the cursors of its queues.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What a block counted. Each word has one writer, the block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C, align(128))]
 pub struct BlockCounters {
     /// Rounds over the ports.
     pub turns: u64,
     /// Rounds in which nothing was found.
     pub idle_turns: u64,
-    /// Transmit checksums that a local peer had left to a NIC and that were completed here.
-    pub checksums_completed: u64,
-    /// Frames whose way ended, by [`Reason`].
+}
+
+/// What became of the frames that a port received. Each word has one writer, the block. Frames
+/// received and sent, and frames that could not be read, are counted in the cursors of the queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C, align(128))]
+pub struct PortCounters {
+    /// Frames whose way ended without being sent, by [`Reason`].
     pub drops: [u64; Reason::COUNT],
-    /// The number of the [`warpwire_ring::Cause`] that made a port unusable, or 0.
-    pub causes: [u64; MAX_PORTS],
+    /// Transport checksums that a local peer had left to a NIC and that were completed here.
+    pub checksums_completed: u64,
+    /// The number of the [`warpwire_ring::Cause`] that made the receive queue unusable, or 0.
+    pub receive_cause: u64,
+    /// The number of the [`warpwire_ring::Cause`] that made the transmit queue unusable, or 0.
+    pub transmit_cause: u64,
+}
+
+impl PortCounters {
+    /// Counters in the block, as a row of 64-bit words.
+    pub const ENTRIES: u32 = (size_of::<Self>() / 8) as u32;
 }
 
 impl BlockCounters {
@@ -137,14 +152,13 @@ impl BlockCounters {
     pub const ENTRIES: u32 = (size_of::<Self>() / 8) as u32;
 }
 
-impl Default for BlockCounters {
+impl Default for PortCounters {
     fn default() -> Self {
         Self {
-            turns: 0,
-            idle_turns: 0,
-            checksums_completed: 0,
             drops: [0; Reason::COUNT],
-            causes: [0; MAX_PORTS],
+            checksums_completed: 0,
+            receive_cause: 0,
+            transmit_cause: 0,
         }
     }
 }

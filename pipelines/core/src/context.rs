@@ -3,6 +3,7 @@
 use warpwire_device::{SharedCounters, Simt};
 
 use crate::block::{Block, Port};
+use crate::packet::Packet;
 use crate::program::Op;
 use crate::rule::{Rule, Subject};
 use crate::sample::Ring;
@@ -46,6 +47,17 @@ impl<'a, S: Simt> Context<'a, S> {
     #[inline(always)]
     pub fn count_many(&self, index: u32, value: u64) {
         add(self.simt, self.counters, COMMON_COUNTERS + index, value);
+    }
+
+    /// *Collective.* Counts the frames that the stage works on, and their bytes.
+    #[inline(always)]
+    pub(crate) fn seen(&self, packet: Option<&Packet<'_>>) {
+        let frames = self.simt.ballot(packet.is_some()).count_ones();
+        let bytes = self.simt.sum(packet.map_or(0, |packet| packet.length()));
+        if frames > 0 && self.simt.is_leader() {
+            add(self.simt, self.counters, 0, u64::from(frames));
+            add(self.simt, self.counters, 1, u64::from(bytes));
+        }
     }
 
     /// Rules that an argument refers to.

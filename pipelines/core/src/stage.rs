@@ -75,6 +75,7 @@ pub fn run<T: Stage, S: Simt>(
 ) -> Verdict {
     const { assert!(size_of::<T::Args>() <= ARGS_BYTES && align_of::<T::Args>() <= 8) };
     let packet = packet.filter(|packet| T::SEES_MALFORMED || packet.fault().is_none());
+    context.seen(packet.as_deref());
     match args_of::<T>(context.op) {
         Some(args) => T::run(context, args, packet),
         None => Verdict::Next,

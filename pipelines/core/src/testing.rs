@@ -209,6 +209,7 @@ fn port() -> Port {
         receive: queue,
         transmit: queue,
         program: Program::default(),
+        counters: DeviceAddress::NULL,
         mac: MAC,
         flags: 0,
         nic: 0,

@@ -16,11 +16,20 @@
 //! [[receive.stage]]
 //! do = "respond"                # one of `warpwire stages`
 //! when = { kind = "arp" }       # only for frames that match; optional, for every stage
+//!
+//! [[generate]]                  # traffic to be made
+//! from = "left"
+//! rate = 1000                   # frames a second; as many as there are slots for if absent
+//!
+//! [[generate.frame]]
+//! kind = "udp"                  # or arp, ping, tcp, dns, http, roce, cut
+//! flows = 16
 //! ```
 //! A frame passes the stages of its NIC in order until one of them ends its way; a frame that comes
 //! out at the far end is dropped and counted as `unclaimed`.
 
 mod document;
+mod generate;
 mod nic;
 mod problem;
 mod receive;
@@ -37,6 +46,7 @@ use warpwire_core::stage::StageSet;
 
 use document::{Document, Section};
 
+pub use generate::{FrameEntry, GenerateEntry};
 pub use nic::NicEntry;
 pub use problem::{Problem, Problems};
 pub use receive::ReceiveEntry;
@@ -45,6 +55,9 @@ pub use values::duration;
 
 /// Blocks that one kernel may have.
 pub const MAX_BLOCKS: u32 = 8;
+
+/// Threads that an executor may have.
+const MAX_THREADS: u64 = 64;
 
 /// Bytes that a pipeline file may have.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -62,6 +75,13 @@ pub struct PipelineFile {
     pub nics: Vec<NicEntry>,
     /// What is done with received frames, in the order of the file.
     pub receives: Vec<ReceiveEntry>,
+    /// Traffic to be made, in the order of the file.
+    pub generators: Vec<GenerateEntry>,
+    /// Threads of the executor; one for each kernel and service, as far as there are processors, if
+    /// absent.
+    pub threads: Option<usize>,
+    /// Decides all chance of the soft NICs.
+    pub seed: u64,
 }
 
 /// The stages that a file may name, in the order of the kernel's table.
@@ -138,6 +158,24 @@ impl PipelineFile {
         }
     }
 
+    /// Puts files that stages write, and that are named without a folder, into this one.
+    pub fn place_files_in(&mut self, folder: &Path) {
+        let stages = self.receives.iter_mut().flat_map(|one| &mut one.stages);
+        for path in stages.filter_map(|stage| stage.file.as_mut()) {
+            *path = folder.join(&*path);
+        }
+    }
+
+    /// Puts a stage in front of every receive that samples all frames into one file.
+    pub fn capture_all(&mut self, path: &Path, catalogue: &Catalogue) {
+        for receive in &mut self.receives {
+            let line = receive.line;
+            if let Some(stage) = StageEntry::capture(path, line, catalogue) {
+                receive.stages.insert(0, stage);
+            }
+        }
+    }
+
     /// A NIC's place by its name.
     pub fn nic(&self, name: &str) -> Option<usize> {
         self.nics.iter().position(|nic| nic.name == name)
@@ -177,8 +215,20 @@ fn read<'d>(
     let span = root
         .take("duration")
         .and_then(|entry| entry.read("a time such as \"10s\", \"500ms\" or \"2m\"", duration));
+    let number = |key, low, high| root.take(key).and_then(|entry| entry.number(low..=high));
+    let threads = number("threads", 1, MAX_THREADS);
+    let seed = number("seed", 0, u64::MAX);
     let nics = nic::read_all(&root);
+    let generators = generate::read_all(&root, &nics);
     let receives = receive::read_all(&root, &nics, catalogue);
+    if receives.is_empty() && generators.is_empty() && document.noted() == 0 {
+        let cure = "write [[receive]] with from = \"NIC\" and [[receive.stage]] tables";
+        root.note(
+            "receive",
+            "is missing, and [[generate]] too".to_owned(),
+            cure.to_owned(),
+        );
+    }
     root.finish();
     let pipeline = PipelineFile {
         name: name.map_or_else(|| stem.into_owned(), str::to_owned),
@@ -186,6 +236,9 @@ fn read<'d>(
         duration: span,
         nics,
         receives,
+        generators,
+        threads: threads.map(|threads| threads as usize),
+        seed: seed.unwrap_or(1),
     };
     if document.noted() == 0 {
         receive::check_queues(&root, &pipeline);

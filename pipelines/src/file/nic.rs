@@ -1,13 +1,14 @@
 //! Reading the NICs of a file.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use warpwire_core::program::{MAX_NICS, MAX_PORTS};
 use warpwire_core::spec::PackedAddress;
-use warpwire_nic::NicSpec;
+use warpwire_nic::{NicKind, NicSpec};
 
 use super::document::{Entry, Section};
-use super::{stage, values};
+use super::stage;
 
 /// One NIC of a file.
 #[derive(Clone, Debug)]
@@ -20,8 +21,6 @@ pub struct NicEntry {
     pub spec: NicSpec,
     /// Addresses that stages answer for.
     pub addresses: Vec<PackedAddress>,
-    /// The Ethernet address to answer with; the NIC's own if absent.
-    pub mac: Option<[u8; 6]>,
     /// Queue pairs.
     pub queues: u32,
 }
@@ -44,7 +43,17 @@ pub(super) fn read_all(root: &Section<'_>) -> Vec<NicEntry> {
         );
     }
     let read = |(name, entry): &(&str, Entry<'_>)| read(name, entry);
-    entries.iter().take(MAX_NICS).filter_map(read).collect()
+    let nics: Vec<NicEntry> = entries.iter().take(MAX_NICS).filter_map(read).collect();
+    let names: Vec<&str> = entries.iter().map(|(name, _)| *name).collect();
+    for nic in nics.iter().filter(|nic| nic.spec.kind == NicKind::Soft) {
+        let peer = nic.spec.option("peer").filter(|peer| *peer != "loop");
+        if let Some(peer) = peer.filter(|peer| !names.contains(peer)) {
+            let cure = format!("write loop, or one of {}", names.join(", "));
+            let problem = format!("no NIC is called `{peer}`");
+            table.note(&format!("{}.peer", nic.name), problem, cure);
+        }
+    }
+    nics
 }
 
 fn read(name: &str, entry: &Entry<'_>) -> Option<NicEntry> {
@@ -66,26 +75,32 @@ fn read(name: &str, entry: &Entry<'_>) -> Option<NicEntry> {
         Some(entry) => stage::addresses(&entry),
         None => Vec::new(),
     };
-    let wanted = "an Ethernet address of one host such as \"02:00:00:00:00:01\"";
-    let mac = section.take("mac").and_then(|entry| {
-        entry.read(wanted, |words| {
-            values::mac(words).filter(|[first, ..]| first & 1 == 0)
-        })
-    });
     let mut spec = match spec {
         Ok(spec) => spec,
         Err(error) => {
-            let (problem, cure) = blame(&error);
-            open.note(problem, cure);
+            let (field, problem, cure) = blame(&error);
+            open.note(format!("{field}: {problem}"), cure);
             return None;
         }
     };
-    options(&section, &mut spec);
-    let queues = match spec.number("queues", 1, 1..=MAX_PORTS as u64) {
+    let options = options(&section, &mut spec);
+    if spec.kind == NicKind::Xdp {
+        // What the stages answer for is what the interface must be told to take.
+        for address in &addresses {
+            spec.options.push(("address".to_owned(), unpack(address)));
+        }
+    }
+    let checked =
+        warpwire_nic::check(&spec).and_then(|()| spec.number("queues", 1, 1..=MAX_PORTS as u64));
+    let queues = match checked {
         Ok(queues) => queues as u32,
         Err(error) => {
-            let (problem, cure) = blame(&error);
-            open.note(problem, cure);
+            let (field, problem, cure) = blame(&error);
+            let option = options.iter().find(|(key, _)| *key == field);
+            match option {
+                Some((_, entry)) => entry.note(problem, cure),
+                None => open.note(format!("{field}: {problem}"), cure),
+            }
             1
         }
     };
@@ -94,16 +109,17 @@ fn read(name: &str, entry: &Entry<'_>) -> Option<NicEntry> {
         line: entry.line(),
         spec,
         addresses,
-        mac,
         queues,
     })
 }
 
-/// Takes every other key as an option of the NIC; keys win over options in the words.
-fn options(section: &Section<'_>, spec: &mut NicSpec) {
-    for (key, entry) in section.rest() {
+/// Takes every other key as an option of the NIC and returns them; keys win over options in the
+/// words.
+fn options<'d>(section: &Section<'d>, spec: &mut NicSpec) -> Vec<(&'d str, Entry<'d>)> {
+    let rest = section.rest();
+    for (key, entry) in &rest {
         match entry.words() {
-            Some(words) if !words.contains(',') => spec.options.push((key.to_owned(), words)),
+            Some(words) if !words.contains(',') => spec.options.push(((*key).to_owned(), words)),
             Some(_) => entry.note("holds a comma", "write a value without commas"),
             None => entry.note(
                 "is neither a word nor a number",
@@ -111,17 +127,31 @@ fn options(section: &Section<'_>, spec: &mut NicSpec) {
             ),
         }
     }
+    rest
 }
 
-/// What is wrong and what to do, in the words of the NIC's error.
-pub(super) fn blame(error: &warpwire_nic::Error) -> (String, String) {
+/// An address in words.
+fn unpack(address: &PackedAddress) -> String {
+    let [a, b, c, d] = address.words.map(u128::from);
+    match address.version {
+        4 => Ipv4Addr::from_bits(a as u32).to_string(),
+        _ => Ipv6Addr::from_bits(a << 96 | b << 64 | c << 32 | d).to_string(),
+    }
+}
+
+/// The field, what is wrong and what to do, in the words of the NIC's error.
+fn blame(error: &warpwire_nic::Error) -> (String, String, String) {
     match error {
         warpwire_nic::Error::Spec {
             field,
             problem,
             cure,
             ..
-        } => (format!("{field}: {problem}"), cure.clone()),
-        other => (other.to_string(), "see the error".to_owned()),
+        } => (field.clone(), problem.clone(), cure.clone()),
+        other => (
+            "open".to_owned(),
+            other.to_string(),
+            "see the error".to_owned(),
+        ),
     }
 }

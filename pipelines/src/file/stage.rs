@@ -1,6 +1,6 @@
 //! Reading a stage by what its [`Spec`] says, and packing its arguments.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use warpwire_core::program::{ARGS_BYTES, MAX_ADDRESSES, MAX_RULES};
 use warpwire_core::rule::Rule;
@@ -28,6 +28,26 @@ pub struct StageEntry {
     pub to: Option<usize>,
     /// The file that the host writes for the stage.
     pub file: Option<PathBuf>,
+}
+
+impl StageEntry {
+    /// A stage that samples every frame into a file; none if the catalogue has no such stage.
+    pub(super) fn capture(path: &Path, line: usize, catalogue: &Catalogue) -> Option<Self> {
+        let (kind, spec) = catalogue.find("sample")?;
+        let bit = spec.fields.iter().position(|field| field.name == "file")?;
+        let mut args = [0; ARGS_BYTES];
+        put(&mut args, 0, &(1u32 << bit).to_ne_bytes());
+        Some(Self {
+            kind,
+            spec,
+            name: "capture".to_owned(),
+            line,
+            when: Span::default(),
+            args,
+            to: None,
+            file: Some(path.to_owned()),
+        })
+    }
 }
 
 /// The tables that the stages of one receive share, and what their fields refer to.

@@ -313,17 +313,31 @@ fn wrong_files_name_line_field_and_cure() {
             "soft",
         ),
         (
-            format!("[nic.up]\nopen = \"soft\"\nmac = \"01:00:00:00:00:01\"\n{NICS}{receive}"),
+            format!("[nic.up]\nopen = \"soft\"\npeer = \"down\"\n{NICS}{receive}"),
+            1,
+            "nic.up.peer",
+            "`down`",
+            "up, left, right",
+        ),
+        (
+            format!("[nic.up]\nopen = \"xdp:veth0\"\n{NICS}{receive}"),
+            2,
+            "nic.up.open",
+            "address",
+            "flow=",
+        ),
+        (
+            format!("[nic.up]\nopen = \"memif:/a\"\nrole = \"boss\"\n{NICS}{receive}"),
             3,
-            "nic.up.mac",
-            "01:00",
-            "one host",
+            "nic.up.role",
+            "boss",
+            "role=client",
         ),
         (
             format!("[nic.up]\nopen = \"soft\"\nqueues = 9\n{NICS}{receive}"),
-            2,
-            "nic.up.open",
-            "queues",
+            3,
+            "nic.up.queues",
+            "9",
             "queues=1",
         ),
         (
@@ -401,11 +415,14 @@ fn arguments_are_packed_as_the_stage_reads_them() {
 
 #[test]
 fn other_keys_of_a_nic_become_its_options() {
-    let text = "[nic.a]\nopen = \"soft:x,depth=64\"\nqueues = 2\nloud = true\n\
+    let text = "[nic.a]\nopen = \"soft:x,depth=64\"\nqueues = 2\nmtu = 9000\nslot = 16384\n\
                 [[receive]]\nfrom = \"a\"\n[[receive.stage]]\ndo = \"reply\"\n";
     let file = parse(text).expect("reads");
     let nic = &file.nics[0];
-    assert_eq!(nic.spec.to_string(), "soft:x,depth=64,loud=true,queues=2");
+    assert_eq!(
+        nic.spec.to_string(),
+        "soft:x,depth=64,mtu=9000,queues=2,slot=16384"
+    );
     assert_eq!(nic.queues, 2);
 }
 

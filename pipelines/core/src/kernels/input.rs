@@ -9,10 +9,10 @@ use warpwire_device::{
 };
 use warpwire_ring::{Cause, DeviceAddress, Location, Receive, Region};
 
-use crate::block::{Block, PARTIAL_CHECKSUMS, Port};
+use crate::block::{Block, PARTIAL_CHECKSUMS, Port, PortCounters};
 use crate::context::{Context, Tables, add, any_or_none};
 use crate::format::RingFormat;
-use crate::kernels::count::{COMPLETED, DROPS};
+use crate::kernels::count::{COMPLETED, DROPS, RECEIVE_CAUSE, set};
 use crate::packet::Packet;
 use crate::program::{MAX_ADDRESSES, MAX_RULES, MAX_STAGES};
 use crate::reason::Reason;
@@ -25,6 +25,8 @@ pub(crate) struct Input<'a, F: RingFormat> {
     port: &'a Port,
     number: u32,
     tables: Tables<'a>,
+    /// The port's [`PortCounters`].
+    counters: SharedCounters,
     is_dead: bool,
 }
 
@@ -67,6 +69,8 @@ impl<'a, F: RingFormat> Input<'a, F> {
                 rules,
                 addresses,
             },
+            // SAFETY: the port's counters, by the promise.
+            counters: unsafe { SharedCounters::attach(port.counters, PortCounters::ENTRIES) },
             is_dead: false,
         })
     }
@@ -78,21 +82,24 @@ impl<'a, F: RingFormat> Input<'a, F> {
         &mut self,
         simt: &S,
         block: &Block,
-        counters: SharedCounters,
         outputs: &mut impl Outputs,
-    ) -> Result<bool, Cause> {
+    ) -> bool {
         if self.is_dead {
-            return Ok(false);
+            return false;
         }
+        let counters = self.counters;
         let batch = match self.receiver.peek(simt, MAX_BATCH) {
             Ok(batch) => batch,
             Err(cause) => {
                 self.is_dead = true;
-                return Err(cause);
+                if simt.is_leader() {
+                    set(counters, RECEIVE_CAUSE, cause as u64);
+                }
+                return false;
             }
         };
         if batch.is_empty() {
-            return Ok(false);
+            return false;
         }
         let reader = *self.receiver.reader();
         let room = batch.slots().saturating_mul(2);
@@ -107,7 +114,7 @@ impl<'a, F: RingFormat> Input<'a, F> {
             });
             let verdict = self.stages::<S, Set>(simt, block, packet.as_mut());
             let sent = frame.zip(packet);
-            let reason = self.dispatch(simt, counters, outputs, sent, verdict, room);
+            let reason = self.dispatch(simt, outputs, sent, verdict, room);
             if let Some(reason) = reason {
                 add(simt, counters, DROPS + reason.index(), 1);
             }
@@ -115,7 +122,7 @@ impl<'a, F: RingFormat> Input<'a, F> {
         }
         outputs.close(simt, counters);
         self.receiver.release(simt, batch);
-        Ok(true)
+        true
     }
 
     #[inline(always)]
@@ -139,7 +146,6 @@ impl<'a, F: RingFormat> Input<'a, F> {
     fn dispatch<S: Simt>(
         &self,
         simt: &S,
-        counters: SharedCounters,
         outputs: &mut impl Outputs,
         packet: Option<(Frame<'_>, Packet<'_>)>,
         verdict: Verdict,
@@ -157,7 +163,7 @@ impl<'a, F: RingFormat> Input<'a, F> {
         };
         if port != NO_PORT && self.port.flags & PARTIAL_CHECKSUMS != 0 && packet.complete_checksum()
         {
-            add(simt, counters, COMPLETED, 1);
+            add(simt, self.counters, COMPLETED, 1);
         }
         // A stage may have given the frame another length.
         let frame = match packet.length() == frame.length() {
@@ -189,11 +195,6 @@ impl<'a, F: RingFormat> Input<'a, F> {
             failure = failure.or(failed);
         }
         failure
-    }
-
-    /// The port's number in its block.
-    pub(crate) fn number(&self) -> u32 {
-        self.number
     }
 
     /// *Collective.* Writes the queue's cursor for the next run.

@@ -5,17 +5,18 @@
 )]
 
 use warpwire_device::{Frame, Reader, Sender, SharedCounters, Simt};
-use warpwire_ring::{Cause, QueueBlock, Receive, Transmit};
+use warpwire_ring::{Cause, Receive, Transmit};
 
+use crate::block::{Port, PortCounters};
 use crate::context::add;
-use crate::kernels::count::{CAUSES, DROPS, set};
+use crate::kernels::count::{DROPS, TRANSMIT_CAUSE, set};
 use crate::reason::Reason;
 
 /// A transmit queue and what became of this batch's frames at it.
 pub(crate) struct Output<T> {
     sender: Sender<T>,
-    /// The port's number in its block.
-    number: u32,
+    /// The [`PortCounters`] of its own port.
+    own: SharedCounters,
     /// Whether slots are reserved for this batch.
     is_open: bool,
     /// Frames that this batch handed over.
@@ -26,13 +27,14 @@ pub(crate) struct Output<T> {
 
 impl<T: Transmit> Output<T> {
     /// # Safety
-    /// *The queue's promise*.
-    pub(crate) unsafe fn attach(block: &QueueBlock, number: u32) -> Result<Self, Cause> {
+    /// *The port's promise*: its transmit queue's and its counters' memory is live.
+    pub(crate) unsafe fn attach(port: &Port) -> Result<Self, Cause> {
         // SAFETY: passed on.
-        let sender = unsafe { Sender::attach(block) }?;
+        let sender = unsafe { Sender::attach(&port.transmit) }?;
         Ok(Self {
             sender,
-            number,
+            // SAFETY: the port's counters, by the promise.
+            own: unsafe { SharedCounters::attach(port.counters, PortCounters::ENTRIES) },
             is_open: false,
             frames: 0,
             death: None,
@@ -93,7 +95,8 @@ impl<T: Transmit> Output<T> {
         let _ = self.sender.reserve(simt, free);
     }
 
-    /// *Collective.* Publishes what the batch handed over and counts it.
+    /// *Collective.* Publishes what the batch handed over; what could not be sent after all is
+    /// counted in `counters`, those of the port that the batch came from.
     #[cfg_attr(target_arch = "nvptx64", inline(never))]
     pub(crate) fn close<S: Simt>(&mut self, simt: &S, counters: SharedCounters) {
         if !self.is_open {
@@ -112,7 +115,7 @@ impl<T: Transmit> Output<T> {
         if let Some(cause) = self.death
             && simt.is_leader()
         {
-            set(counters, CAUSES + self.number, cause as u64);
+            set(self.own, TRANSMIT_CAUSE, cause as u64);
         }
         self.frames = 0;
     }

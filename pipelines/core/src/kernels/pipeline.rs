@@ -9,11 +9,11 @@ use core::marker::PhantomData;
 use warpwire_device::{Frame, Reader, SharedCounters, Simt};
 use warpwire_ring::{Cause, Receive};
 
-use crate::block::{Block, BlockCounters, Parameters, PipelineParameters, Port};
+use crate::block::{Block, BlockCounters, Parameters, PipelineParameters, Port, PortCounters};
 use crate::context::add;
 use crate::format::RingFormat;
 use crate::kernel::{Course, Kernel};
-use crate::kernels::count::{CAUSES, IDLE_TURNS, TURNS, set};
+use crate::kernels::count::{IDLE_TURNS, TURNS};
 use crate::kernels::input::{Input, Outputs};
 use crate::kernels::output::Output;
 use crate::program::{MAX_PORTS, Op, Program};
@@ -84,10 +84,10 @@ unsafe impl Parameters for PipelineParameters {
                 slots,
                 read
             }),
-            warpwire_ring::layout_hash!(BlockCounters {
-                turns,
+            warpwire_ring::layout_hash!(PortCounters {
                 drops,
-                causes
+                receive_cause,
+                transmit_cause
             }),
         ];
         let mut index = 0;
@@ -185,9 +185,9 @@ unsafe fn run_block<S: Simt, Set: StageSet, Near: RingFormat, Far: RingFormat>(
     let split = block.near;
     let mut senders = Senders::<Near, Far> {
         // SAFETY: the ports' queues, by the kernel's promise.
-        near: unsafe { attach_outputs(near_ports, 0) }?,
+        near: unsafe { attach_outputs(near_ports) }?,
         // SAFETY: as above.
-        far: unsafe { attach_outputs(far_ports, split) }?,
+        far: unsafe { attach_outputs(far_ports) }?,
         split,
     };
     // SAFETY: the ports' queues and programs, by the kernel's promise.
@@ -197,10 +197,10 @@ unsafe fn run_block<S: Simt, Set: StageSet, Near: RingFormat, Far: RingFormat>(
     while course.goes_on(simt) {
         let mut found = false;
         for input in near.iter_mut().flatten() {
-            found |= turn::<S, Set, _>(simt, block, counters, input, &mut senders);
+            found |= input.turn::<S, Set>(simt, block, &mut senders);
         }
         for input in far.iter_mut().flatten() {
-            found |= turn::<S, Set, _>(simt, block, counters, input, &mut senders);
+            found |= input.turn::<S, Set>(simt, block, &mut senders);
         }
         if simt.is_leader() {
             add(simt, counters, TURNS, 1);
@@ -231,37 +231,15 @@ unsafe fn run_block<S: Simt, Set: StageSet, Near: RingFormat, Far: RingFormat>(
 
 type Inputs<'a, F> = [Option<Input<'a, F>>; MAX_PORTS];
 
-/// *Collective.* One turn of a port; a port whose ring is broken is noted and left alone from then
-/// on.
-#[inline(always)]
-fn turn<S: Simt, Set: StageSet, F: RingFormat>(
-    simt: &S,
-    block: &Block,
-    counters: SharedCounters,
-    input: &mut Input<'_, F>,
-    outputs: &mut impl Outputs,
-) -> bool {
-    match input.turn::<S, Set>(simt, block, counters, outputs) {
-        Ok(found) => found,
-        Err(cause) => {
-            if simt.is_leader() {
-                set(counters, CAUSES + input.number(), cause as u64);
-            }
-            false
-        }
-    }
-}
-
 /// # Safety
 /// *The kernel's promise* for the ports' queues.
 unsafe fn attach_outputs<T: warpwire_ring::Transmit>(
     ports: &[Port],
-    first: u32,
 ) -> Result<[Option<Output<T>>; MAX_PORTS], Cause> {
     let mut outputs = [const { None }; MAX_PORTS];
-    for ((slot, port), number) in outputs.iter_mut().zip(ports).zip(first..) {
+    for (slot, port) in outputs.iter_mut().zip(ports) {
         // SAFETY: passed on.
-        *slot = Some(unsafe { Output::attach(&port.transmit, number) }?);
+        *slot = Some(unsafe { Output::attach(port) }?);
     }
     Ok(outputs)
 }

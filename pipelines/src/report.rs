@@ -1,0 +1,163 @@
+//! What a run counted, as data: for programs as JSON, for people as a table.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// What a run counted.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// The pipeline's name.
+    pub name: String,
+    /// Seconds from the start to the end.
+    pub elapsed_s: f64,
+    /// What ran the kernels.
+    pub executor: &'static str,
+    /// Threads of the executor.
+    pub threads: usize,
+    /// What the memory was that stood for device memory.
+    pub memory: &'static str,
+    /// The NICs, in the order of the file.
+    pub nics: Vec<NicReport>,
+    /// What was done with received frames, in the order of the file.
+    pub receives: Vec<ReceiveReport>,
+    /// What was generated, in the order of the file.
+    pub generators: Vec<GeneratorReport>,
+    /// Whether frames received, dropped and sent add up, for each pipeline kernel.
+    pub balances: Vec<Balance>,
+    /// Whether what one soft NIC sent arrived at its peer, one way of a cable each.
+    pub cables: Vec<Cable>,
+    /// Files of samples.
+    pub samples: Vec<SampleReport>,
+}
+
+/// Frames and their bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Traffic {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What passed a NIC.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct NicReport {
+    /// Its name in the file.
+    pub name: String,
+    /// The words that it was opened with.
+    pub open: String,
+    /// What the kernels received.
+    pub received: Traffic,
+    /// What the kernels sent.
+    pub sent: Traffic,
+    /// Frames that the NIC lost, by its own words.
+    pub lost: BTreeMap<String, u64>,
+    /// What else the NIC counted that is not zero.
+    pub other: BTreeMap<String, u64>,
+    /// What was chosen when it was opened, and why.
+    pub choices: Vec<String>,
+    /// Why a queue became unusable.
+    pub causes: Vec<String>,
+}
+
+/// What was done with the frames of a NIC.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ReceiveReport {
+    /// The NIC.
+    pub nic: String,
+    /// Frames received, those that could not be read included.
+    pub received: u64,
+    /// Frames whose way ended here, by reason.
+    pub dropped: BTreeMap<&'static str, u64>,
+    /// Frames that were sent back or on.
+    pub sent: u64,
+    /// Transport checksums that were completed for a local peer.
+    pub checksums_completed: u64,
+    /// The stages, in the order of the file.
+    pub stages: Vec<StageReport>,
+}
+
+/// What a stage counted.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct StageReport {
+    /// Its name.
+    pub name: String,
+    /// Its word.
+    #[serde(rename = "do")]
+    pub word: &'static str,
+    /// Frames that it worked on.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Its own counters; of arrays, entries that are not zero.
+    pub counters: Map<String, Value>,
+}
+
+/// What was generated from a NIC.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GeneratorReport {
+    /// The NIC.
+    pub nic: String,
+    /// What was sent.
+    pub sent: Traffic,
+    /// Rounds that found no free slot.
+    pub full_turns: u64,
+    /// Frames by their names.
+    pub frames: BTreeMap<String, u64>,
+}
+
+/// Whether the frames of one pipeline kernel add up.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Balance {
+    /// The NICs that it drives.
+    pub nics: Vec<String>,
+    /// Frames received.
+    pub received: u64,
+    /// Frames dropped, whatever the reason.
+    pub dropped: u64,
+    /// Frames sent, as the transmit queues counted them.
+    pub sent: u64,
+    /// Whether received is dropped and sent together.
+    pub adds_up: bool,
+    /// Rounds over the queues, of all blocks.
+    pub turns: u64,
+    /// Rounds that found nothing.
+    pub idle_turns: u64,
+}
+
+/// One way of a cable between two soft NICs of a file.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Cable {
+    /// The NIC that sent.
+    pub from: String,
+    /// The NIC that received.
+    pub to: String,
+    /// Frames that the kernel sent.
+    pub sent: u64,
+    /// Frames that the kernel received.
+    pub received: u64,
+    /// Frames that the cable and the receiving NIC lost, by their own count.
+    pub lost: u64,
+    /// Whether sent is received and lost together. A cable that duplicates frames does not.
+    pub adds_up: bool,
+}
+
+/// A file of samples.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SampleReport {
+    /// The file.
+    pub file: PathBuf,
+    /// Frames that it holds.
+    pub frames: u64,
+}
+
+impl Report {
+    /// The report as JSON, over several lines.
+    pub fn to_json(&self) -> String {
+        // Maps have strings for keys and numbers are finite: this cannot fail.
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+}

@@ -1,0 +1,95 @@
+//! Why a pipeline cannot run, or did not run to its end.
+
+use std::path::PathBuf;
+
+use warpwire_gpu::arena::ArenaError;
+use warpwire_gpu::executor;
+use warpwire_ring::Cause;
+
+/// Errors by blame: the file's, the machine's, the kernel's.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// NICs that frames pass between have queues of more than two formats.
+    #[error(
+        "nic: {nics}: frames pass between queues of three formats ({formats}); \
+         join at most two kinds of NIC"
+    )]
+    Formats {
+        /// The NICs.
+        nics: String,
+        /// Their formats.
+        formats: String,
+    },
+    /// A NIC has fewer queues than the kernel has blocks.
+    #[error("nic.{nic}: has {have} queues for {blocks} blocks; write blocks = {have}")]
+    Queues {
+        /// The NIC.
+        nic: String,
+        /// Queue pairs that it has.
+        have: usize,
+        /// Blocks of the file.
+        blocks: u32,
+    },
+    /// A block would drive more queue pairs than it can.
+    #[error(
+        "nic: {nics}: a block would drive {count} queue pairs, and can drive {most}; \
+         use more blocks or fewer queues"
+    )]
+    Ports {
+        /// The NICs of the group.
+        nics: String,
+        /// Queue pairs.
+        count: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// A NIC is no peer of another.
+    #[error(
+        "nic.{nic}.peer: no soft NIC of the file is called `{peer}`; write the name of one, or loop"
+    )]
+    Peer {
+        /// The NIC.
+        nic: String,
+        /// The word that was given.
+        peer: String,
+    },
+    /// This build has no backend for a kind of NIC.
+    #[error("nic.{nic}: this build cannot open {kind} NICs; use soft, xdp, memif or pcap")]
+    Backend {
+        /// The NIC.
+        nic: String,
+        /// Its kind.
+        kind: &'static str,
+    },
+    /// No kernel fits the queues.
+    #[error("kernel `{name}`: is not in the table; build the command with it")]
+    NoKernel {
+        /// The kernel's name.
+        name: String,
+    },
+    /// A NIC could not be opened or closed.
+    #[error(transparent)]
+    Nic(#[from] warpwire_nic::Error),
+    /// Memory could not be had.
+    #[error(transparent)]
+    Memory(#[from] ArenaError),
+    /// The executor could not run something.
+    #[error(transparent)]
+    Executor(#[from] executor::Error),
+    /// A kernel ended before it was stopped.
+    #[error("kernel `{kernel}`: ended by itself: {cause}")]
+    Ended {
+        /// The kernel.
+        kernel: &'static str,
+        /// Why.
+        cause: Cause,
+    },
+    /// A file of samples could not be written.
+    #[error("file `{}`: {source}; name a file that can be written", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}

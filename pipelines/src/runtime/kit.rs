@@ -1,0 +1,81 @@
+//! The stages and kernels that a command is made with.
+
+use warpwire_core::kernels::entries;
+use warpwire_core::stage::StageSet;
+use warpwire_core::stages::BuiltIn;
+use warpwire_device::KernelRow;
+use warpwire_ring::memif::Role;
+use warpwire_ring::{Format, QueueBlock};
+
+use crate::file::Catalogue;
+use crate::runtime::Error;
+
+/// The stages that pipeline files may name, and the kernels that run them on the CPU executor.
+#[derive(Clone, Copy, Debug)]
+pub struct Kit {
+    catalogue: Catalogue,
+    layout: u64,
+    tables: [&'static [KernelRow]; 3],
+}
+
+impl Kit {
+    /// The built-in stages.
+    pub const fn built_in() -> Self {
+        Self::of::<BuiltIn>(entries::pipelines(), entries::mixed_pipelines())
+    }
+
+    /// The stages of `Set`, with the kernels that `pipeline_kernels!` made for it.
+    pub const fn of<Set: StageSet>(
+        same: &'static [KernelRow],
+        mixed: &'static [KernelRow],
+    ) -> Self {
+        Self {
+            catalogue: Catalogue::of::<Set>(),
+            layout: Set::LAYOUT,
+            tables: [same, mixed, entries::measuring()],
+        }
+    }
+
+    /// The stages.
+    pub const fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
+    }
+
+    /// What host and kernel must agree on about the stages.
+    pub const fn layout(&self) -> u64 {
+        self.layout
+    }
+
+    /// Every kernel.
+    pub fn kernels(&self) -> impl Iterator<Item = &'static KernelRow> {
+        self.tables.into_iter().flatten()
+    }
+
+    /// A kernel by its name.
+    ///
+    /// # Errors
+    /// [`Error::NoKernel`].
+    pub fn kernel(&self, name: &str) -> Result<&'static KernelRow, Error> {
+        let found = self.kernels().find(|row| row.name == name);
+        found.ok_or_else(|| Error::NoKernel {
+            name: name.to_owned(),
+        })
+    }
+}
+
+/// The word for a queue's format in the names of kernels; `None` for one that no kernel knows.
+pub fn format_word(queue: &QueueBlock) -> Option<&'static str> {
+    if queue.format == Format::Mlx5 as u32 {
+        return Some("mlx5");
+    }
+    if queue.format == Format::Xdp as u32 {
+        return Some("xdp");
+    }
+    match Role::of(queue)? {
+        Role::Client => Some("memif_client"),
+        Role::Server => Some("memif_server"),
+    }
+}
+
+/// The words in the order in which they stand in the names of kernels for two formats.
+pub(super) const FORMAT_WORDS: [&str; 4] = ["mlx5", "xdp", "memif_client", "memif_server"];

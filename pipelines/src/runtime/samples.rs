@@ -1,0 +1,152 @@
+//! Draining the rings of samples into capture files.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use warpwire_core::sample::{BYTES_AT, RingBlock, SLOT_BYTES, SNAP_BYTES, Sample};
+use warpwire_nic::pcap::{Format, Writer};
+use zerocopy::FromBytes;
+
+use super::layout::{RING_DEPTH, SampleRecord};
+use crate::file::PipelineFile;
+use crate::runtime::Error;
+
+/// The files of samples, and the rings that fill them.
+pub(super) struct Samples {
+    files: Vec<SampleFile>,
+    /// Rings with the place of their file.
+    rings: Vec<(usize, SampleRecord)>,
+    /// Nanoseconds since 1970 at time 0 of the kernels' clock.
+    epoch_ns: u64,
+}
+
+/// One file of samples.
+pub(super) struct SampleFile {
+    pub(super) path: PathBuf,
+    writer: Writer<BufWriter<File>>,
+    pub(super) frames: u64,
+    failure: Option<std::io::Error>,
+}
+
+impl Samples {
+    /// Makes the files. Stages that name the same file share it.
+    pub(super) fn create(
+        file: &PipelineFile,
+        records: Vec<SampleRecord>,
+        now_ns: u64,
+    ) -> Result<Self, Error> {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let since = since.map_or(0, |since| since.as_nanos() as u64);
+        let mut samples = Self {
+            files: Vec::new(),
+            rings: Vec::new(),
+            epoch_ns: since.saturating_sub(now_ns),
+        };
+        for record in records {
+            let receive = file.receives.get(record.receive);
+            let stage = receive.and_then(|receive| receive.stages.get(record.stage));
+            let Some(path) = stage.and_then(|stage| stage.file.clone()) else {
+                continue;
+            };
+            let place = samples.file(path)?;
+            samples.rings.push((place, record));
+        }
+        Ok(samples)
+    }
+
+    fn file(&mut self, path: PathBuf) -> Result<usize, Error> {
+        if let Some(place) = self.files.iter().position(|file| file.path == path) {
+            return Ok(place);
+        }
+        let create = |path: &PathBuf| {
+            let file = BufWriter::new(File::create(path)?);
+            Writer::new(file, Format::Pcapng)
+        };
+        let writer = create(&path).map_err(|source| Error::File {
+            path: path.clone(),
+            source,
+        })?;
+        self.files.push(SampleFile {
+            path,
+            writer,
+            frames: 0,
+            failure: None,
+        });
+        Ok(self.files.len() - 1)
+    }
+
+    /// Writes what lies in the rings; returns how many samples that were. A file that cannot be
+    /// written any more is told at the end.
+    pub(super) fn drain(&mut self) -> u64 {
+        let mut drained = 0;
+        for (place, record) in &self.rings {
+            if let Some(file) = self.files.get_mut(*place) {
+                drained += drain(record, file, self.epoch_ns);
+            }
+        }
+        drained
+    }
+
+    /// Drains for the last time and closes the files.
+    pub(super) fn finish(mut self) -> Result<Vec<SampleFile>, Error> {
+        self.drain();
+        for file in &mut self.files {
+            let failure = file.failure.take();
+            if let Some(source) = failure.or_else(|| file.writer.flush().err()) {
+                return Err(Error::File {
+                    path: file.path.clone(),
+                    source,
+                });
+            }
+        }
+        Ok(self.files)
+    }
+}
+
+fn drain(record: &SampleRecord, file: &mut SampleFile, epoch_ns: u64) -> u64 {
+    let at = |offset: usize| record.ring.offset(offset as u64);
+    let written = record
+        .arena
+        .half_word(at(std::mem::offset_of!(RingBlock, written)));
+    let read = record
+        .arena
+        .half_word(at(std::mem::offset_of!(RingBlock, read)));
+    let (Ok(written), Ok(read)) = (written, read) else {
+        return 0;
+    };
+    // pairs with: the kernel's release of what it has written.
+    let end = written.load(Ordering::Acquire);
+    let start = read.load(Ordering::Relaxed);
+    let mut index = start;
+    while index != end {
+        write(record, index % RING_DEPTH, file, epoch_ns);
+        index = index.wrapping_add(1);
+        // pairs with: the kernel's acquire before it writes a slot again.
+        read.store(index, Ordering::Release);
+    }
+    u64::from(end.wrapping_sub(start))
+}
+
+fn write(record: &SampleRecord, slot: u32, file: &mut SampleFile, epoch_ns: u64) {
+    let address = record.slots.offset(u64::from(slot) * u64::from(SLOT_BYTES));
+    let mut head = [0; size_of::<Sample>()];
+    let mut bytes = [0; SNAP_BYTES as usize];
+    let arena = &record.slots_arena;
+    let there = arena.read(address, &mut head).is_ok()
+        && arena
+            .read(address.offset(u64::from(BYTES_AT)), &mut bytes)
+            .is_ok();
+    let Ok(sample) = Sample::read_from_bytes(&head) else {
+        return;
+    };
+    let kept = bytes.get(..sample.kept as usize).filter(|_| there);
+    if let Some(kept) = kept.filter(|_| file.failure.is_none()) {
+        let time_ns = epoch_ns.saturating_add(sample.time_ns);
+        match file.writer.write_cut(time_ns, kept, sample.length) {
+            Ok(()) => file.frames += 1,
+            Err(error) => file.failure = Some(error),
+        }
+    }
+}

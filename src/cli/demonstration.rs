@@ -1,0 +1,41 @@
+//! `warpwire` without a word: the embedded default, run for some seconds.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use warpwire_pipelines::{Kit, PipelineFile};
+
+use super::run::{self, Options};
+use super::{Failure, table};
+
+pub(super) fn run(kit: &Kit, options: &Options) -> Result<(), Failure> {
+    let mut file = PipelineFile::parse("demonstration.toml", DEFAULT, kit.catalogue())?;
+    // A demonstration leaves nothing behind where it was run.
+    file.place_files_in(&std::env::temp_dir());
+    if !options.json && io::stdout().is_terminal() {
+        writeln!(io::stdout(), "{INTRODUCTION}")?;
+    }
+    let options = Options {
+        duration: options.duration.or(Some(LENGTH)),
+        ..options.clone()
+    };
+    let report = run::run_file(file, kit, &options)?;
+    run::show(&report, &options)?;
+    if !options.json {
+        table::way(&mut io::stdout().lock(), &report)?;
+    }
+    Ok(())
+}
+
+/// The pipeline file that is shown.
+const DEFAULT: &str = include_str!("../../examples/pipelines/demonstration.toml");
+
+/// How long it runs unless told.
+const LENGTH: Duration = Duration::from_secs(8);
+
+const INTRODUCTION: &str = "\
+A kernel makes mixed traffic, a kernel runs a pipeline over it, a kernel counts what comes out. The
+NICs are device models that speak ConnectX queues; the kernels run on the CPU executor, and the same
+source is compiled for GPUs. The cable between generator and pipeline loses frames and flips bits.
+The pipeline file: examples/pipelines/demonstration.toml
+";

@@ -1,0 +1,147 @@
+//! `warpwire run FILE`: runs a pipeline until its time is over, its sources end, or Ctrl-C.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use warpwire_pipelines::{Ended, Kit, PipelineFile, Report, Runtime};
+
+use super::{Failure, table};
+
+/// Run a pipeline file
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    /// The pipeline file
+    file: PathBuf,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// How to run, and what to show.
+#[derive(clap::Args, Clone, Default)]
+pub(super) struct Options {
+    /// Print what was counted as JSON instead of a table
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Stop after this time, such as 10s, 500ms or 2m; the file's own duration counts for less
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    pub(super) duration: Option<Duration>,
+    /// Also write every received frame to this pcapng file, as far as the host keeps up
+    #[arg(long, value_name = "FILE")]
+    pub(super) capture: Option<PathBuf>,
+    /// Threads of the executor; one for each kernel and NIC, as far as there are processors, if
+    /// absent
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(super) threads: Option<u8>,
+}
+
+pub(super) fn run(arguments: &Arguments, kit: &Kit) -> Result<(), Failure> {
+    let file = PipelineFile::load(&arguments.file, kit.catalogue())?;
+    let report = run_file(file, kit, &arguments.options)?;
+    show(&report, &arguments.options)?;
+    Ok(())
+}
+
+/// Runs a file that was read; shows a progress line on a terminal.
+pub(super) fn run_file(
+    mut file: PipelineFile,
+    kit: &Kit,
+    options: &Options,
+) -> Result<Report, Failure> {
+    if let Some(path) = &options.capture {
+        file.capture_all(path, kit.catalogue());
+    }
+    if let Some(threads) = options.threads {
+        file.threads = Some(usize::from(threads));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // A second signal ends the process at once, should the end take too long.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let mut runtime = Runtime::start(&file, kit)?;
+    let mut progress = Progress::new(io::stderr().is_terminal());
+    let ended = runtime.run(options.duration, &stop, |runtime| progress.tick(runtime));
+    progress.clear();
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(error) => {
+            // The first error is the one to tell.
+            let _ = runtime.finish();
+            return Err(error.into());
+        }
+    };
+    if ended == Ended::Stopped && io::stderr().is_terminal() {
+        eprintln!("stopping");
+    }
+    Ok(runtime.finish()?)
+}
+
+/// Prints what was counted.
+pub(super) fn show(report: &Report, options: &Options) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if options.json {
+        writeln!(out, "{}", report.to_json())
+    } else {
+        table::write(&mut out, report)
+    }
+}
+
+/// A line of live counters, on a terminal.
+struct Progress {
+    on: bool,
+    shown: Instant,
+    last: (u64, u64),
+}
+
+impl Progress {
+    fn new(on: bool) -> Self {
+        Self {
+            on,
+            shown: Instant::now(),
+            last: (0, 0),
+        }
+    }
+
+    fn tick(&mut self, runtime: &Runtime<'_>) {
+        let since = self.shown.elapsed();
+        if !self.on || since < PERIOD {
+            return;
+        }
+        let (received, sent) = runtime.totals();
+        let a_second =
+            |now: u64, before: u64| now.saturating_sub(before) as f64 / since.as_secs_f64();
+        let (received_before, sent_before) = self.last;
+        let line = format!(
+            "{:6.1} s   received {} ({}/s)   sent {} ({}/s)",
+            runtime.elapsed().as_secs_f64(),
+            table::count(received),
+            table::short(a_second(received, received_before)),
+            table::count(sent),
+            table::short(a_second(sent, sent_before)),
+        );
+        // Losing a progress line is not worth an error.
+        let _ = write!(io::stderr(), "\r\x1b[2K{line}");
+        let _ = io::stderr().flush();
+        self.shown = Instant::now();
+        self.last = (received, sent);
+    }
+
+    fn clear(&self) {
+        if self.on {
+            // As above.
+            let _ = write!(io::stderr(), "\r\x1b[2K");
+        }
+    }
+}
+
+fn duration(words: &str) -> Result<Duration, String> {
+    warpwire_pipelines::file::duration(words)
+        .ok_or_else(|| "write a time such as 10s, 500ms or 2m".to_owned())
+}
+
+/// How often the line changes.
+const PERIOD: Duration = Duration::from_millis(250);

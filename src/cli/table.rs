@@ -1,0 +1,247 @@
+//! What a run counted, for people.
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+use warpwire_pipelines::Report;
+use warpwire_pipelines::report::{NicReport, ReceiveReport, StageReport};
+
+/// Writes everything that was counted.
+pub(super) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    writeln!(
+        out,
+        "{}: {:.1} s on the {} executor, {} threads, {}",
+        report.name, report.elapsed_s, report.executor, report.threads, report.memory
+    )?;
+    for generator in &report.generators {
+        writeln!(out)?;
+        let sent = generator.sent;
+        writeln!(
+            out,
+            "generated at {}: {}",
+            generator.nic,
+            traffic(sent.frames, sent.bytes)
+        )?;
+        let frames = generator.frames.iter();
+        let frames: Vec<String> = frames
+            .map(|(name, frames)| format!("{name} {}", count(*frames)))
+            .collect();
+        wrapped(out, &frames)?;
+    }
+    for receive in &report.receives {
+        writeln!(out)?;
+        received(out, report, receive)?;
+    }
+    writeln!(out)?;
+    nics(out, &report.nics)?;
+    for sample in &report.samples {
+        writeln!(
+            out,
+            "samples: {} frames in {}",
+            count(sample.frames),
+            sample.file.display()
+        )?;
+    }
+    Ok(())
+}
+
+/// Writes how the frames of a run add up along their way.
+pub(super) fn way(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    writeln!(out)?;
+    writeln!(out, "does it add up?")?;
+    for receive in &report.receives {
+        let dropped: u64 = receive.dropped.values().sum();
+        writeln!(
+            out,
+            "  {:<10} received {} = sent {} + dropped {}",
+            receive.nic,
+            count(receive.received),
+            count(receive.sent),
+            count(dropped),
+        )?;
+    }
+    for balance in &report.balances {
+        let verdict = if balance.adds_up { "yes" } else { "NO" };
+        writeln!(
+            out,
+            "  kernel over {}: received {} = dropped {} + sent {}: {verdict}",
+            balance.nics.join(" and "),
+            count(balance.received),
+            count(balance.dropped),
+            count(balance.sent),
+        )?;
+    }
+    for cable in &report.cables {
+        let verdict = if cable.adds_up { "yes" } else { "NO" };
+        writeln!(
+            out,
+            "  cable {} to {}: sent {} = received {} + lost {}: {verdict}",
+            cable.from,
+            cable.to,
+            count(cable.sent),
+            count(cable.received),
+            count(cable.lost),
+        )?;
+    }
+    Ok(())
+}
+
+fn received(out: &mut impl Write, report: &Report, receive: &ReceiveReport) -> io::Result<()> {
+    let nic = report.nics.iter().find(|nic| nic.name == receive.nic);
+    let bytes = nic.map_or(0, |nic| nic.received.bytes);
+    writeln!(
+        out,
+        "received at {}: {}",
+        receive.nic,
+        traffic(receive.received, bytes)
+    )?;
+    for stage in &receive.stages {
+        writeln!(
+            out,
+            "  {:<14} {:>12} frames",
+            stage.name,
+            count(stage.frames)
+        )?;
+        wrapped(out, &counters(stage))?;
+    }
+    if receive.checksums_completed > 0 {
+        let completed = count(receive.checksums_completed);
+        writeln!(out, "  checksums completed for a local peer: {completed}")?;
+    }
+    writeln!(out, "  sent on        {:>12} frames", count(receive.sent))?;
+    for (reason, frames) in &receive.dropped {
+        writeln!(
+            out,
+            "  dropped        {:>12} frames  {reason}",
+            count(*frames)
+        )?;
+    }
+    Ok(())
+}
+
+/// A stage's counters that are not zero, the largest entries of tables first.
+fn counters(stage: &StageReport) -> Vec<String> {
+    let mut words = Vec::new();
+    for (name, value) in &stage.counters {
+        match value {
+            Value::Number(number) => {
+                let number = number.as_u64().unwrap_or(0);
+                if number > 0 {
+                    words.push(format!("{name} {}", count(number)));
+                }
+            }
+            Value::Object(entries) => {
+                let mut entries: Vec<(&String, u64)> = entries
+                    .iter()
+                    .map(|(entry, value)| (entry, value.as_u64().unwrap_or(0)))
+                    .collect();
+                entries.sort_by_key(|(_, value)| std::cmp::Reverse(*value));
+                let shown = entries.iter().take(MOST_ENTRIES);
+                words.extend(
+                    shown.map(|(entry, value)| format!("{name} {entry}: {}", count(*value))),
+                );
+                if entries.len() > MOST_ENTRIES {
+                    words.push(format!("{name}: {} more", entries.len() - MOST_ENTRIES));
+                }
+            }
+            _ => {}
+        }
+    }
+    words
+}
+
+fn nics(out: &mut impl Write, nics: &[NicReport]) -> io::Result<()> {
+    for nic in nics {
+        writeln!(
+            out,
+            "{}: {}; received {}, sent {}",
+            nic.name,
+            nic.open,
+            traffic(nic.received.frames, nic.received.bytes),
+            traffic(nic.sent.frames, nic.sent.bytes)
+        )?;
+        for (reason, frames) in &nic.lost {
+            writeln!(
+                out,
+                "  lost           {:>12} frames  {reason}",
+                count(*frames)
+            )?;
+        }
+        for cause in &nic.causes {
+            writeln!(out, "  unusable: {cause}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes words one behind the other, in indented lines.
+fn wrapped(out: &mut impl Write, words: &[String]) -> io::Result<()> {
+    let mut line = String::new();
+    for word in words {
+        if !line.is_empty() && line.len() + word.len() + 2 > LINE {
+            writeln!(out, "      {line}")?;
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push_str(", ");
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        writeln!(out, "      {line}")?;
+    }
+    Ok(())
+}
+
+fn traffic(frames: u64, bytes: u64) -> String {
+    format!("{} frames, {} bytes", count(frames), count(bytes))
+}
+
+/// A number with its thousands apart: `1 234 567`.
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A rate in few letters: `1.2 M`.
+pub(super) fn short(number: f64) -> String {
+    match number {
+        number if number >= 1e6 => format!("{:.1} M", number / 1e6),
+        number if number >= 1e3 => format!("{:.0} k", number / 1e3),
+        number => format!("{number:.0}"),
+    }
+}
+
+/// Letters of a line of counters.
+const LINE: usize = 90;
+
+/// Entries of a table of counters that are shown.
+const MOST_ENTRIES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_set_apart() {
+        let cases = [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1 000"),
+            (12_345_678, "12 345 678"),
+        ];
+        for (number, want) in cases {
+            assert_eq!(count(number), want);
+        }
+        assert_eq!(short(1_234_567.0), "1.2 M");
+        assert_eq!(short(12_345.0), "12 k");
+        assert_eq!(short(12.3), "12");
+    }
+}
