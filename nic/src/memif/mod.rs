@@ -334,7 +334,7 @@ fn earlier(counters: &Counters, name: &str) -> u64 {
 }
 
 /// Slots of one frame: as many as a batch may span.
-const MAX_FRAME_SLOTS: u32 = 32;
+const MAX_FRAME_SLOTS: u32 = 64;
 
 /// No IP packet with its Ethernet header is longer.
 const MAX_FRAME_BYTES: u32 = 65_535 + 18;
