@@ -9,9 +9,9 @@
     reason = "drives queues and shared words as a kernel does"
 )]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use warpwire_gpu::{Arena, Service};
 use warpwire_nic::Nic;
@@ -22,24 +22,48 @@ use warpwire_ring::{DeviceAddress, Location, Post, PostFlags, Receive, Transmit}
 
 const FRAME: u32 = 64;
 const BATCH: u64 = 32;
-const ROUND: Duration = Duration::from_millis(400);
-const ROUNDS: usize = 7;
+const ROUND: Duration = Duration::from_millis(100);
+const ROUNDS: usize = 9;
 
+type Row = (&'static str, fn() -> f64);
+
+const ROWS: [Row; 6] = [
+    ("bare hand-off with payload", bare),
+    ("model, no offloads", || model(false, false)),
+    ("model, hash", || model(false, true)),
+    ("model, hash and checksums", || model(true, true)),
+    ("one thread, no offloads", || one_thread(false, false)),
+    ("one thread, hash and checksums", || one_thread(true, true)),
+];
+
+/// Words on the command line choose the rows whose names hold one of them.
 fn main() {
-    if std::env::args().any(|word| word == "--test") {
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| word != "--bench")
+        .collect();
+    if words.iter().any(|word| word == "--test") {
         return;
     }
+    let chosen = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
+    let rows: Vec<Row> = ROWS.into_iter().filter(|(name, _)| chosen(name)).collect();
     let mut rates: Vec<(&str, Vec<f64>)> = Vec::new();
-    let mut record = |name, rate| match rates.iter_mut().find(|(known, _)| *known == name) {
-        Some((_, list)) => list.push(rate),
-        None => rates.push((name, vec![rate])),
-    };
     for _ in 0..ROUNDS {
-        record("bare hand-off with payload", bare());
-        record("model, no offloads", model(false, false));
-        record("model, hash", model(false, true));
-        record("model, hash and checksums", model(true, true));
+        for (name, run) in &rows {
+            let rate = run();
+            match rates.iter_mut().find(|(known, _)| known == name) {
+                Some((_, list)) => list.push(rate),
+                None => rates.push((name, vec![rate])),
+            }
+        }
     }
+    if rates.is_empty() {
+        return;
+    }
+    println!(
+        "cache line ping-pong between the two cores: {:.0} ns",
+        ping_pong()
+    );
     let median = |list: &[f64]| {
         let mut sorted = list.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -65,15 +89,17 @@ fn main() {
 
 /// Runs `work` pinned to the second CPU until the flag is set, and `measure` on the first.
 fn beside<T>(mut work: impl FnMut() + Send, measure: impl FnOnce() -> T) -> T {
-    let stop = AtomicBool::new(false);
+    let (stop, ready) = (AtomicBool::new(false), Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             pin(1);
+            ready.wait();
             while !stop.load(Ordering::Relaxed) {
                 work();
             }
         });
         pin(0);
+        ready.wait();
         let result = measure();
         stop.store(true, Ordering::Relaxed);
         result
@@ -89,8 +115,37 @@ fn pin(cpu: usize) {
     unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) };
 }
 
-/// Millions of frames a second through a soft NIC plugged into itself.
+/// Millions of frames a second through a soft NIC plugged into itself, the model on the other core.
 fn model(checksum: bool, hash: bool) -> f64 {
+    let (nic, mut service) = looped(checksum, hash);
+    let rate = beside(
+        || {
+            service.run(256);
+        },
+        || application(&nic, || (), elapsed),
+    );
+    check(&nic);
+    rate
+}
+
+/// The same with application and model in turns on one core, in its processor time: what both cost
+/// without the way between cores.
+fn one_thread(checksum: bool, hash: bool) -> f64 {
+    let (nic, mut service) = looped(checksum, hash);
+    let turn = || {
+        service.run(256);
+    };
+    let rate = application(&nic, turn, processor_time);
+    check(&nic);
+    rate
+}
+
+fn check(nic: &soft::SoftNic) {
+    let counters = nic.counters();
+    assert_eq!(counters.dropped(), 0, "{counters:?}");
+}
+
+fn looped(checksum: bool, hash: bool) -> (soft::SoftNic, soft::FabricService) {
     let fabric = Fabric::new(FabricConfig::default(), Clock::system());
     let config = AdapterConfig {
         offloads: Offloads {
@@ -105,20 +160,12 @@ fn model(checksum: bool, hash: bool) -> f64 {
         .plug(spec, config, Impairments::default())
         .expect("opens");
     fabric.cable(nic.port(), nic.port());
-    let mut service = fabric.service();
-    let rate = beside(
-        || {
-            service.run(256);
-        },
-        || application(&nic),
-    );
-    let counters = nic.counters();
-    assert_eq!(counters.dropped(), 0, "{counters:?}");
-    rate
+    let service = fabric.service();
+    (nic, service)
 }
 
 /// Sends and receives until the round is over; returns millions of frames a second.
-fn application(nic: &soft::SoftNic) -> f64 {
+fn application(nic: &soft::SoftNic, mut turn: impl FnMut(), clock: fn() -> Duration) -> f64 {
     let pair = &nic.queues()[0];
     // SAFETY: the NIC holds the memory, and nobody else drives the queue.
     let tx = unsafe { Tx::attach(&pair.transmit) }.expect("attaches");
@@ -127,7 +174,7 @@ fn application(nic: &soft::SoftNic) -> f64 {
     let (mut sent, mut freed, mut entries, mut received) = (0u64, 0u64, 0u64, 0u64);
     let depth = u64::from(tx.depth());
     let mut wrong = 0u64;
-    let start = Instant::now();
+    let start = clock();
     let mut spins = 0u32;
     loop {
         // Frames under way stay below the depth of both queues.
@@ -154,6 +201,7 @@ fn application(nic: &soft::SoftNic) -> f64 {
             sent += BATCH;
             tx.publish(sent);
             tx.ring(sent);
+            (sent..sent + BATCH).for_each(|index| tx.prepare(index));
         }
         while let Some(completion) = tx.completion(entries, freed) {
             (freed, entries) = (completion.upto, entries + 1);
@@ -171,13 +219,14 @@ fn application(nic: &soft::SoftNic) -> f64 {
             }
             rx.release(received);
         }
+        turn();
         spins += 1;
-        if spins.is_multiple_of(256) && start.elapsed() > ROUND {
+        if spins.is_multiple_of(256) && (clock() - start) > ROUND {
             break;
         }
     }
     assert_eq!(wrong, 0, "frames arrive in order and whole");
-    received as f64 / start.elapsed().as_secs_f64() / 1e6
+    received as f64 / (clock() - start).as_secs_f64() / 1e6
 }
 
 /// A UDP frame of 64 bytes with a number in it.
@@ -210,6 +259,30 @@ fn read_frame(address: DeviceAddress) -> u64 {
     } else {
         u64::MAX
     }
+}
+
+/// How long a line takes to the other core and back, in nanoseconds: it varies with where the
+/// machine puts its cores, and everything above with it.
+fn ping_pong() -> f64 {
+    const TURNS: u64 = 100_000;
+    let ball = Padded::default();
+    let answer = || {
+        let ball = &ball.0;
+        let seen = ball.load(Ordering::Acquire);
+        if seen % 2 == 1 {
+            ball.store(seen + 1, Ordering::Release);
+        }
+    };
+    beside(answer, || {
+        let start = elapsed();
+        for turn in 0..TURNS {
+            ball.0.store(2 * turn + 1, Ordering::Release);
+            while ball.0.load(Ordering::Acquire) == 2 * turn + 1 {
+                std::hint::spin_loop();
+            }
+        }
+        (elapsed() - start).as_nanos() as f64 / TURNS as f64
+    })
 }
 
 /// Millions of frames a second over a hand-written ring: descriptor, 64 bytes of payload written on
@@ -246,7 +319,7 @@ fn bare() -> f64 {
     beside(consume, || {
         let (produced, consumed) = &*head;
         let (mut sent, mut free, mut spins) = (0u64, 0u64, 0u32);
-        let start = Instant::now();
+        let start = elapsed();
         loop {
             if sent + BATCH - free > SLOTS {
                 free = consumed.0.load(Ordering::Acquire);
@@ -264,12 +337,32 @@ fn bare() -> f64 {
                 produced.0.store(sent, Ordering::Release);
             }
             spins += 1;
-            if spins.is_multiple_of(256) && start.elapsed() > ROUND {
+            if spins.is_multiple_of(256) && (elapsed() - start) > ROUND {
                 break;
             }
         }
-        free as f64 / start.elapsed().as_secs_f64() / 1e6
+        free as f64 / (elapsed() - start).as_secs_f64() / 1e6
     })
+}
+
+/// Time of the machine's clock.
+fn elapsed() -> Duration {
+    time(libc::CLOCK_MONOTONIC)
+}
+
+/// Time that this thread had a processor.
+fn processor_time() -> Duration {
+    time(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn time(clock: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes to a local.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[derive(Default)]

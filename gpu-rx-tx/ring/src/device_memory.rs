@@ -193,4 +193,9 @@ impl DeviceMemory for KeyTable<'_> {
         unsafe { memory::store_release_u64(to, value) }
         Ok(())
     }
+
+    #[inline(always)]
+    fn prefetch(&self, place: Place) {
+        memory::prefetch(place.address);
+    }
 }

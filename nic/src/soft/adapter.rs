@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use warpwire_ring::Place;
 use warpwire_ring::mlx5::device::{CompletionQueue, ReceiveQueue, SendQueue};
+use warpwire_ring::mlx5::layout::CqeWords;
 
 use super::config::AdapterConfig;
 use super::drops::Drops;
@@ -36,6 +37,73 @@ pub(super) struct ReceiveSide {
     /// Frames so far: the events of the schedules.
     pub(super) frames: u64,
     pub(super) broken: bool,
+    /// Completions that are written together at the end of a burst.
+    pub(super) staged: Staged,
+}
+
+impl ReceiveSide {
+    /// Takes the next WQE; returns its index.
+    #[inline(always)]
+    pub(super) fn consume(&mut self) -> u64 {
+        let index = self.queue.next();
+        self.queue.advance();
+        self.frames += 1;
+        index
+    }
+}
+
+/// Completions that wait for the end of a burst. A driver polls the line of the next one: to write
+/// each as it comes would make that line change hands for every frame.
+#[derive(Debug)]
+pub(super) struct Staged {
+    cqes: Box<[CqeWords; STAGED]>,
+    count: usize,
+    frames: u64,
+    bytes: u64,
+}
+
+/// Completions that are staged at most.
+const STAGED: usize = 128;
+
+impl Staged {
+    pub(super) fn new() -> Self {
+        let cqes = Box::new([[0; 8]; STAGED]);
+        Self {
+            cqes,
+            count: 0,
+            frames: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Stages one, of a frame of `bytes` bytes (0: an error, and no frame); returns whether all
+    /// places are taken now.
+    #[inline(always)]
+    pub(super) fn push(&mut self, cqe: CqeWords, bytes: u32) -> bool {
+        if let Some(place) = self.cqes.get_mut(self.count) {
+            *place = cqe;
+            self.count += 1;
+            self.frames += u64::from(bytes > 0);
+            self.bytes += u64::from(bytes);
+        }
+        self.count == STAGED
+    }
+
+    #[inline(always)]
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The staged completions, the frames among them, and their bytes; none are staged any more.
+    #[inline(always)]
+    pub(super) fn take(&mut self) -> (&[CqeWords], u64, u64) {
+        let (frames, bytes) = (
+            std::mem::take(&mut self.frames),
+            std::mem::take(&mut self.bytes),
+        );
+        let count = std::mem::take(&mut self.count);
+        (self.cqes.get(..count).unwrap_or_default(), frames, bytes)
+    }
 }
 
 /// A payload whose completion went ahead of it.

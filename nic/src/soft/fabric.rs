@@ -6,6 +6,7 @@ use warpwire_gpu::{Arena, Service};
 use warpwire_ring::{DeviceMemory, Region};
 
 use super::adapter::Adapter;
+use super::burst::{BURST, Burst};
 use super::clock::Clock;
 use super::config::{FabricConfig, Impairments};
 use super::dice::Dice;
@@ -16,9 +17,6 @@ use super::switch::{Ends, Owner, Switch};
 use super::transmit::Step;
 use super::uplink::Uplink;
 use crate::error::Error;
-
-/// Frames that one send queue may send before the next queue's turn.
-const BURST: u32 = 64;
 
 /// A port of a fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -52,6 +50,7 @@ pub(super) struct Core {
     dice: Dice,
     flights: Flights,
     scratch: Box<[u8]>,
+    burst: Burst,
     served: bool,
     /// The send queue whose turn it is, counted over all adapters.
     turn: usize,
@@ -68,6 +67,7 @@ impl Fabric {
             dice: Dice::new(config.seed),
             flights: Flights::new(config.frames_under_way, config.max_frame_bytes),
             scratch: vec![0; config.max_frame_bytes.max(64) as usize].into_boxed_slice(),
+            burst: Burst::new(),
             served: false,
             turn: 0,
             config,
@@ -258,9 +258,13 @@ impl Core {
             scratch,
             budget.saturating_sub(done),
         );
+        if done > 0 {
+            ends.flush();
+        }
         self.turn = self.turn.wrapping_add(1);
         let left = budget.saturating_sub(done);
-        done + push(switch, &mut ends, flights, scratch, (self.turn, left))
+        let via = (&mut self.burst, &mut **scratch);
+        done + push(switch, &mut ends, flights, via, (self.turn, left))
     }
 }
 
@@ -274,7 +278,7 @@ fn pull<M: DeviceMemory>(
 ) -> u32 {
     let mut done = 0;
     for index in 0..switch.ports.len() {
-        let mut burst = BURST.min(budget.saturating_sub(done));
+        let mut burst = (BURST as u32).min(budget.saturating_sub(done));
         if let Some(port) = switch.ports.get_mut(index)
             && let Owner::Uplink(uplink) = &mut port.owner
         {
@@ -314,7 +318,7 @@ fn push<M: DeviceMemory>(
     switch: &mut Switch,
     ends: &mut Ends<'_, M>,
     flights: &mut Flights,
-    scratch: &mut [u8],
+    (burst, scratch): (&mut Burst, &mut [u8]),
     (turn, budget): (usize, u32),
 ) -> u32 {
     let ports = switch.ports.len();
@@ -324,46 +328,76 @@ fn push<M: DeviceMemory>(
         let Some(Owner::Adapter(adapter)) = switch.ports.get(port).map(|port| &port.owner) else {
             continue;
         };
-        let index = *adapter;
+        let (index, now_ns) = (*adapter, ends.now_ns);
         let queues = ends
             .adapters
             .get(index)
             .map_or(0, |adapter| adapter.send.len());
         for queue in 0..queues {
-            let burst = BURST.min(budget.saturating_sub(done));
-            done += drain(
-                switch,
-                ends,
-                flights,
-                scratch,
-                (port as u32, index, queue),
-                burst,
-            );
+            let limit = (BURST as u32).min(budget.saturating_sub(done));
+            let Some(adapter) = ends.adapters.get_mut(index) else {
+                continue;
+            };
+            adapter.listen(ends.memory, queue, now_ns, ends.dice);
+            let mut sent = 0;
+            if adapter.sends_plainly()
+                && let Some(target) = switch.plain_way(ends, port)
+            {
+                sent = relay(ends, (index, queue), target, limit, burst);
+            }
+            if sent < limit {
+                let from = (port as u32, index, queue);
+                sent += drain(switch, ends, flights, scratch, from, limit - sent);
+            }
+            if sent > 0 {
+                ends.flush();
+            }
+            done += sent;
         }
     }
     done
 }
 
-/// Sends up to `burst` frames of one queue.
+/// Sends a burst of plain frames to another adapter.
 #[inline(always)]
+fn relay<M: DeviceMemory>(
+    ends: &mut Ends<'_, M>,
+    (index, queue): (usize, usize),
+    target: usize,
+    limit: u32,
+    burst: &mut Burst,
+) -> u32 {
+    let (memory, now_ns) = (ends.memory, ends.now_ns);
+    let Some(adapter) = ends.adapters.get_mut(index) else {
+        return 0;
+    };
+    adapter.collect(memory, queue, (now_ns, limit as usize), burst);
+    if burst.len() == 0 {
+        return 0;
+    }
+    if let Some(receiver) = ends.adapters.get_mut(target) {
+        receiver.take(memory, burst, now_ns);
+    }
+    if let Some(adapter) = ends.adapters.get_mut(index) {
+        adapter.finish(memory, queue, burst, now_ns);
+    }
+    burst.len() as u32
+}
+
+/// Sends up to `limit` frames of one queue, one by one.
 fn drain<M: DeviceMemory>(
     switch: &mut Switch,
     ends: &mut Ends<'_, M>,
     flights: &mut Flights,
     scratch: &mut [u8],
     (port, index, queue): (u32, usize, usize),
-    burst: u32,
+    limit: u32,
 ) -> u32 {
-    let now_ns = ends.now_ns;
-    let Some(adapter) = ends.adapters.get_mut(index) else {
-        return 0;
-    };
-    adapter.listen(ends.memory, queue, now_ns, ends.dice);
-    for done in 0..burst {
+    for done in 0..limit {
         let Some(adapter) = ends.adapters.get_mut(index) else {
             return done;
         };
-        match adapter.step(ends.memory, queue, scratch, now_ns, ends.dice) {
+        match adapter.step(ends.memory, queue, scratch, ends.now_ns, ends.dice) {
             Step::Idle => return done,
             Step::Consumed => {}
             Step::Frame(length) => {
@@ -373,7 +407,7 @@ fn drain<M: DeviceMemory>(
             }
         }
     }
-    burst
+    limit
 }
 
 /// Runs a fabric: polled on an executor's thread, or a thread of its own.

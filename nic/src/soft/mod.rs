@@ -13,6 +13,7 @@
 //! All chance comes from the fabric's seed; all time from its [`Clock`].
 
 mod adapter;
+mod burst;
 mod clock;
 mod config;
 mod dice;

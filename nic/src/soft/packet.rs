@@ -49,6 +49,7 @@ const MAX_EXTENSIONS: usize = 8;
 
 /// Finds the headers of an IP packet, behind up to two VLAN tags. Nothing if it is not one, or does
 /// not hold together.
+#[inline]
 pub(super) fn locate(frame: &[u8]) -> Option<Layers> {
     let mut at = 12;
     let mut kind = be16(frame, at)?;
@@ -65,6 +66,7 @@ pub(super) fn locate(frame: &[u8]) -> Option<Layers> {
     }
 }
 
+#[inline(always)]
 fn locate_v4(frame: &[u8], at: usize) -> Option<Layers> {
     let header: &[u8; 20] = frame.get(at..)?.first_chunk()?;
     let [
@@ -162,21 +164,33 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
 
 /// The ones' complement sum of the bytes taken as big-endian words, not folded, not complemented.
 /// The bytes start at an even place of what is summed.
+#[inline(always)]
 fn sum(bytes: &[u8]) -> u64 {
-    let mut words = bytes.chunks_exact(4);
     // Sums of words in any byte order are the same but for a swap at the end.
-    let mut total: u64 = words
-        .by_ref()
-        .map(|word| u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]])))
-        .sum();
-    let mut last = [0; 4];
-    for (to, from) in last.iter_mut().zip(words.remainder()) {
-        *to = *from;
-    }
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut total: u64 = words.iter().map(|word| halves(*word)).sum();
+    let (word, rest) = match rest.split_first_chunk::<4>() {
+        Some((word, rest)) => (*word, rest),
+        None => ([0; 4], rest),
+    };
+    total += u64::from(u32::from_ne_bytes(word));
+    let last = match *rest {
+        [a, b, c] => [a, b, c, 0],
+        [a, b] => [a, b, 0, 0],
+        [a] => [a, 0, 0, 0],
+        _ => [0; 4],
+    };
     total += u64::from(u32::from_ne_bytes(last));
     u64::from(u16::from_be_bytes(fold(total).to_ne_bytes()))
 }
 
+#[inline(always)]
+fn halves(word: [u8; 8]) -> u64 {
+    let word = u64::from_ne_bytes(word);
+    (word & 0xffff_ffff) + (word >> 32)
+}
+
+#[inline(always)]
 fn fold(total: u64) -> u16 {
     let total = (total & 0xffff_ffff) + (total >> 32);
     let total = (total & 0xffff) + ((total >> 16) & 0xffff) + (total >> 32);
@@ -186,6 +200,7 @@ fn fold(total: u64) -> u16 {
 
 impl Layers {
     /// The sum of addresses, protocol and length that TCP and UDP sum as well.
+    #[inline(always)]
     fn pseudo_header(&self, frame: &[u8]) -> Option<u64> {
         let protocol = match self.transport? {
             Transport::Tcp { .. } => PROTOCOL_TCP,
@@ -207,21 +222,29 @@ impl Layers {
     }
 
     /// Whether the IPv4 header's checksum is right. IPv6 has none, and nothing is wrong with it.
+    #[inline(always)]
     pub(super) fn network_ok(&self, frame: &[u8]) -> bool {
         match self.network {
             Network::V6 => true,
-            Network::V4 => self
-                .v4_header(frame)
-                .is_some_and(|header| fold(sum(header)) == 0xffff),
+            Network::V4 => match self.v4_header(frame) {
+                // Without options: the length is known, and there is no loop.
+                Some(header) if header.len() == 20 => header
+                    .first_chunk::<20>()
+                    .is_some_and(|header| fold(sum(header)) == 0xffff),
+                Some(header) => fold(sum(header)) == 0xffff,
+                None => false,
+            },
         }
     }
 
+    #[inline(always)]
     fn v4_header<'a>(&self, frame: &'a [u8]) -> Option<&'a [u8]> {
         let bytes = usize::from(*frame.get(self.network_at)? & 15) * 4;
         frame.get(self.network_at..self.network_at + bytes)
     }
 
     /// Whether the TCP or UDP checksum is right; a UDP packet over IPv4 may leave it out.
+    #[inline(always)]
     pub(super) fn transport_ok(&self, frame: &[u8]) -> bool {
         let check = || {
             let field = be16(frame, self.checksum_at()?)?;

@@ -1,7 +1,7 @@
 //! What an adapter does with a frame that reaches it.
 
 use warpwire_ring::mlx5::device::{Fault, ReceiveQueue};
-use warpwire_ring::mlx5::layout::{self, Cqe, CqeOpcode, ErrorCqe};
+use warpwire_ring::mlx5::layout::{self, Cqe, CqeOpcode, CqeWords, ErrorCqe};
 use warpwire_ring::{Cause, Denied, DeviceMemory, Place};
 
 use super::adapter::{Adapter, LatePayload};
@@ -10,6 +10,31 @@ use super::dice::Dice;
 use super::drops::Drop;
 use super::fault::syndrome;
 use super::packet::{Layers, Network, Transport, locate};
+
+/// A receive WQE that was taken, and whose completion is due: its index, and whether the frame is
+/// there. One word, so that a burst's pass over receive buffers stores little besides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Ticket(u64);
+
+impl Ticket {
+    /// No WQE was taken.
+    pub(super) const NONE: Self = Self(0);
+
+    #[inline(always)]
+    fn filled(index: u64) -> Self {
+        Self(index << 2 | 1)
+    }
+
+    #[inline(always)]
+    fn refused(index: u64) -> Self {
+        Self(index << 2 | 2)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_none(self) -> bool {
+        self.0 == 0
+    }
+}
 
 /// Most data segments of a receive WQE.
 const MAX_PARTS: u32 = 16;
@@ -49,65 +74,143 @@ impl Adapter {
     ) {
         let queue = self.inspect(frame, &mut cqe);
         cqe.byte_cnt = (frame.len() as u32).into();
-        let Some(side) = self.receive.get_mut(queue as usize) else {
-            return self.drops.count(Drop::ReceiveQueueBroken);
-        };
-        if side.broken {
-            return self.drops.count(Drop::ReceiveQueueBroken);
-        }
-        match side.queue.posted(memory) {
-            Ok(0) => return self.drops.count(Drop::NoReceiveSlot),
-            Ok(_) => {}
-            Err(_) => return self.break_receive(queue),
-        }
         if !self.faults.none() && self.fail_receive(memory, queue, now_ns, dice, frame, &cqe) {
             return;
         }
+        let ticket = self.place(memory, queue, frame);
+        self.settle(memory, queue, ticket, (cqe.to_words(), frame.len() as u32));
+    }
+
+    /// Whether a receive queue has a WQE to fill; counts why not.
+    #[inline(always)]
+    fn open<M: DeviceMemory>(&mut self, memory: &M, queue: u32) -> bool {
+        let side = self.receive.get_mut(queue as usize);
+        let Some(side) = side.filter(|side| !side.broken) else {
+            self.drops.count(Drop::ReceiveQueueBroken);
+            return false;
+        };
+        match side.queue.posted(memory) {
+            Ok(0) => {
+                self.drops.count(Drop::NoReceiveSlot);
+                false
+            }
+            Ok(_) => true,
+            Err(_) => {
+                self.break_receive(queue);
+                false
+            }
+        }
+    }
+
+    /// Puts a frame into the next WQE's buffers, or counts why not. What comes back is to be
+    /// settled, in order.
+    #[inline(always)]
+    pub(super) fn place<M: DeviceMemory>(
+        &mut self,
+        memory: &M,
+        queue: u32,
+        frame: &[u8],
+    ) -> Ticket {
+        if !self.open(memory, queue) {
+            return Ticket::NONE;
+        }
         let Some(side) = self.receive.get_mut(queue as usize) else {
-            return;
+            return Ticket::NONE;
         };
         match scatter(&side.queue, memory, frame, |place, bytes| {
             memory.write(place, bytes)
         }) {
-            Ok(true) => self.complete_receive(memory, queue, cqe),
-            Ok(false) => self.drops.count(Drop::TooLongForSlot),
-            Err(_) => self.refuse(memory, queue, Cause::LocalProtection, Drop::ReceiveDenied),
+            Ok(true) => Ticket::filled(side.consume()),
+            Ok(false) => {
+                self.drops.count(Drop::TooLongForSlot);
+                Ticket::NONE
+            }
+            Err(_) => Ticket::refused(side.consume()),
         }
     }
 
-    #[inline]
-    fn complete_receive<M: DeviceMemory>(&mut self, memory: &M, queue: u32, mut cqe: Cqe) {
-        let Some(side) = self.receive.get_mut(queue as usize) else {
-            return;
-        };
-        cqe.wqe_counter = (side.queue.next() as u16).into();
-        if side.completions.write(memory, &cqe).is_err() {
-            return self.break_receive(queue);
+    /// Stages the completion of a WQE that `place` took for a frame.
+    #[inline(always)]
+    pub(super) fn settle<M: DeviceMemory>(
+        &mut self,
+        memory: &M,
+        queue: u32,
+        ticket: Ticket,
+        (cqe, bytes): (CqeWords, u32),
+    ) {
+        let index = ticket.0 >> 2;
+        match ticket.0 & 3 {
+            1 => self.stage(memory, queue, index, (cqe, bytes)),
+            2 => self.refuse(
+                memory,
+                queue,
+                index,
+                Cause::LocalProtection,
+                Drop::ReceiveDenied,
+            ),
+            _ => {}
         }
-        side.queue.advance();
-        side.frames += 1;
-        self.counts.rx_frames += 1;
-        self.counts.rx_bytes += u64::from(cqe.byte_cnt.get());
-        self.counts.payload_bytes_copied += u64::from(cqe.byte_cnt.get());
     }
 
-    /// Completes a receive WQE with an error; the frame is lost.
-    fn refuse<M: DeviceMemory>(&mut self, memory: &M, queue: u32, cause: Cause, reason: Drop) {
-        let Some(side) = self.receive.get_mut(queue as usize) else {
-            return;
-        };
-        let error = ErrorCqe::new(
-            CqeOpcode::RESPONSE_ERROR,
-            side.queue.next(),
-            syndrome(cause),
-        );
-        if side.completions.write(memory, &error.as_cqe()).is_err() {
-            return self.break_receive(queue);
-        }
-        side.queue.advance();
-        side.frames += 1;
+    /// Stages an error completion; the frame is lost.
+    #[cold]
+    fn refuse<M: DeviceMemory>(
+        &mut self,
+        memory: &M,
+        queue: u32,
+        index: u64,
+        cause: Cause,
+        reason: Drop,
+    ) {
+        let error = ErrorCqe::new(CqeOpcode::RESPONSE_ERROR, 0, syndrome(cause));
         self.counts.error_completions += 1;
         self.drops.count(reason);
+        self.stage(memory, queue, index, (error.as_cqe().to_words(), 0));
+    }
+
+    /// Stages the completion of WQE `index`: of a frame of so many bytes, or of an error with 0.
+    #[inline(always)]
+    fn stage<M: DeviceMemory>(
+        &mut self,
+        memory: &M,
+        queue: u32,
+        index: u64,
+        (cqe, bytes): (CqeWords, u32),
+    ) {
+        let Some(side) = self.receive.get_mut(queue as usize) else {
+            return;
+        };
+        let [a, b, c, d, e, f, g, last] = cqe;
+        let last = layout::with_counter(last, index);
+        if side.staged.push([a, b, c, d, e, f, g, last], bytes) {
+            self.flush_queue(memory, queue);
+        }
+    }
+
+    /// Writes the completions that wait for the end of the burst.
+    #[inline]
+    pub(super) fn flush<M: DeviceMemory>(&mut self, memory: &M) {
+        for queue in 0..self.receive.len() as u32 {
+            self.flush_queue(memory, queue);
+        }
+    }
+
+    fn flush_queue<M: DeviceMemory>(&mut self, memory: &M, queue: u32) {
+        let Some(side) = self.receive.get_mut(queue as usize) else {
+            return;
+        };
+        if side.staged.count() == 0 {
+            return;
+        }
+        let (cqes, frames, bytes) = side.staged.take();
+        if side.completions.write_all(memory, cqes).is_err() {
+            // The frame that breaks the queue is counted there.
+            (1..frames).for_each(|_| self.drops.count(Drop::ReceiveQueueBroken));
+            return self.break_receive(queue);
+        }
+        self.counts.rx_frames += frames;
+        self.counts.rx_bytes += bytes;
+        self.counts.payload_bytes_copied += bytes;
     }
 
     fn break_receive(&mut self, queue: u32) {
@@ -129,24 +232,26 @@ impl Adapter {
         frame: &[u8],
         cqe: &Cqe,
     ) -> bool {
-        let faults = self.faults;
-        let Some(side) = self.receive.get_mut(queue as usize) else {
-            return false;
-        };
-        if side.flush > 0 {
-            side.flush -= 1;
-            self.refuse(memory, queue, Cause::Flushed, Drop::Flushed);
+        if !self.open(memory, queue) {
             return true;
         }
+        let faults = self.faults;
+        let Some(side) = self.receive.get_mut(queue as usize) else {
+            return true;
+        };
         let event = side.frames;
-        if faults.receive_error.when.happens(event, dice) {
+        let error = if side.flush > 0 {
+            side.flush -= 1;
+            Some((Cause::Flushed, Drop::Flushed))
+        } else if faults.receive_error.when.happens(event, dice) {
             side.flush = faults.receive_error.flush;
-            self.refuse(
-                memory,
-                queue,
-                faults.receive_error.cause,
-                Drop::ReceiveFault,
-            );
+            Some((faults.receive_error.cause, Drop::ReceiveFault))
+        } else {
+            None
+        };
+        if let Some((cause, reason)) = error {
+            let index = side.consume();
+            self.refuse(memory, queue, index, cause, reason);
             return true;
         }
         if !faults.payload_late.happens(event, dice) {
@@ -166,7 +271,7 @@ impl Adapter {
         cqe: &Cqe,
     ) -> bool {
         let due_ns = now_ns.saturating_add(self.faults.payload_late_ns);
-        let Some(side) = self.receive.get(queue as usize) else {
+        let Some(side) = self.receive.get_mut(queue as usize) else {
             return false;
         };
         let mut late = Vec::new();
@@ -181,9 +286,10 @@ impl Adapter {
         if fits != Ok(true) {
             return false;
         }
+        let index = side.consume();
         self.counts.payloads_late += 1;
-        self.complete_receive(memory, queue, *cqe);
         self.late.extend(late);
+        self.stage(memory, queue, index, (cqe.to_words(), frame.len() as u32));
         true
     }
 
@@ -221,14 +327,22 @@ impl Adapter {
             .all(|side| side.broken || side.queue.posted(memory) != Ok(0))
     }
 
+    /// Whether anything depends on what is in a frame.
+    #[inline(always)]
+    pub(super) fn inspects(&self) -> bool {
+        let offloads = self.config.offloads;
+        let spread = offloads.hash || self.config.queues > 1;
+        offloads.checksum || spread || !self.config.rules.is_empty()
+    }
+
     /// Looks at the headers as far as something depends on it; returns the queue.
     #[inline(always)]
-    fn inspect(&self, frame: &[u8], cqe: &mut Cqe) -> u32 {
-        let offloads = self.config.offloads;
-        let several = self.config.queues > 1;
-        if !offloads.checksum && !offloads.hash && !several && self.config.rules.is_empty() {
+    pub(super) fn inspect(&self, frame: &[u8], cqe: &mut Cqe) -> u32 {
+        if !self.inspects() {
             return 0;
         }
+        let offloads = self.config.offloads;
+        let several = self.config.queues > 1;
         let layers = locate(frame);
         let mut queue = 0;
         if let Some(layers) = &layers {

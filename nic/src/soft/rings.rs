@@ -13,7 +13,7 @@ use warpwire_ring::mlx5::device::{CompletionQueue, ReceiveQueue, SendQueue};
 use warpwire_ring::mlx5::setup::{self, Places, RxSetup, TxSetup};
 use warpwire_ring::{DeviceAddress, Location, Place, QueueBlock, Region, Scope};
 
-use super::adapter::{ReceiveSide, SendSide};
+use super::adapter::{ReceiveSide, SendSide, Staged};
 use super::config::AdapterConfig;
 use super::memory::Keys;
 
@@ -162,6 +162,7 @@ impl QueueMemory {
             flush: 0,
             frames: 0,
             broken: false,
+            staged: Staged::new(),
         };
         Ok((block, side))
     }

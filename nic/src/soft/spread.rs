@@ -17,62 +17,67 @@ pub(super) const HASH_PORTS: u8 = 0x0f;
 /// Most bytes that are hashed: two IPv6 addresses and two ports.
 const MAX_INPUT: usize = 36;
 
-/// A hash with its key worked into a table: 16 words for each half byte of input.
+/// A hash with its key worked into tables, one of 256 words for each byte of input, and the table
+/// of queues that its low bits name.
 #[derive(Clone)]
 pub(super) struct Spread {
-    table: Box<[[u32; 16]; MAX_INPUT * 2]>,
-    queues: u32,
+    tables: Box<[[u32; 256]; MAX_INPUT]>,
+    queues: [u8; 128],
 }
 
 impl Spread {
-    /// Spreads over `queues` queues, at least one.
+    /// Spreads over `queues` queues, 1 to 255.
     pub(super) fn new(key: &[u8; 40], queues: u32) -> Self {
-        let mut table = Box::new([[0; 16]; MAX_INPUT * 2]);
-        for (position, row) in table.iter_mut().enumerate() {
-            for (value, entry) in row.iter_mut().enumerate() {
-                for bit in 0..4 {
-                    if value >> (3 - bit) & 1 == 1 {
-                        *entry ^= window(key, position * 4 + bit);
+        let mut tables = Box::new([[0; 256]; MAX_INPUT]);
+        for (position, table) in tables.iter_mut().enumerate() {
+            for (value, entry) in table.iter_mut().enumerate() {
+                for bit in 0..8 {
+                    if value >> (7 - bit) & 1 == 1 {
+                        *entry ^= window(key, position * 8 + bit);
                     }
                 }
             }
         }
-        let queues = queues.max(1);
-        Self { table, queues }
+        let queues = std::array::from_fn(|entry| (entry as u32 % queues.clamp(1, 255)) as u8);
+        Self { tables, queues }
     }
 
     /// The hash of the input's bytes; only the first 36 count.
+    #[inline(always)]
     pub(super) fn hash(&self, input: &[u8]) -> u32 {
-        let rows = self.table.chunks_exact(2);
-        let mut hash = 0;
-        for (rows, byte) in rows.zip(input) {
-            if let [high, low] = rows {
-                hash ^= high[usize::from(byte >> 4)] ^ low[usize::from(byte & 15)];
-            }
-        }
-        hash
+        let tables = self.tables.iter();
+        tables
+            .zip(input)
+            .fold(0, |hash, (table, byte)| hash ^ table[usize::from(*byte)])
     }
 
     /// Hash and hash type of a packet: ports are part of it where there are any.
+    #[inline(always)]
     pub(super) fn of(&self, frame: &[u8], layers: &Layers) -> Option<(u32, u8)> {
         let (start, length) = match layers.network {
             Network::V4 => (layers.network_at + 12, 8),
             Network::V6 => (layers.network_at + 8, 32),
         };
+        if layers.transport.is_none() {
+            return Some((self.hash(frame.get(start..start + length)?), HASH_ADDRESSES));
+        }
+        // Without options and extension headers, the ports follow the addresses.
+        if layers.network == Network::V4 && layers.transport_at == start + length {
+            let input: &[u8; 12] = frame.get(start..)?.first_chunk()?;
+            return Some((self.hash(input), HASH_PORTS));
+        }
         let mut input = [0; MAX_INPUT];
         let addresses = frame.get(start..start + length)?;
         input.get_mut(..length)?.copy_from_slice(addresses);
-        if layers.transport.is_none() {
-            return Some((self.hash(input.get(..length)?), HASH_ADDRESSES));
-        }
         let ports = frame.get(layers.transport_at..layers.transport_at + 4)?;
         input.get_mut(length..length + 4)?.copy_from_slice(ports);
         Some((self.hash(input.get(..length + 4)?), HASH_PORTS))
     }
 
     /// The queue that a hash names.
+    #[inline(always)]
     pub(super) fn queue(&self, hash: u32) -> u32 {
-        (hash & 127) % self.queues
+        u32::from(self.queues[hash as usize % 128])
     }
 }
 

@@ -53,6 +53,16 @@ pub(super) struct Ends<'a, M> {
     pub(super) now_ns: u64,
 }
 
+impl<M: DeviceMemory> Ends<'_, M> {
+    /// The burst is over: receivers get their completions.
+    #[inline]
+    pub(super) fn flush(&mut self) {
+        for adapter in self.adapters.iter_mut() {
+            adapter.flush(self.memory);
+        }
+    }
+}
+
 const TABLE_ENTRIES: usize = 1024;
 /// Places that an address may take, from the one that it names.
 const PROBES: usize = 4;
@@ -74,6 +84,19 @@ impl Switch {
             passed: 0,
         });
         self.ports.len() as u32 - 1
+    }
+
+    /// The adapter to which everything from a port goes as it is, if that is so: a cable, a plain
+    /// wire, and an adapter that changes nothing at its end.
+    #[inline]
+    pub(super) fn plain_way<M>(&self, ends: &Ends<'_, M>, ingress: usize) -> Option<usize> {
+        let cable = self.ports.get(ingress)?.cable?;
+        let port = self.ports.get(cable as usize)?;
+        let Owner::Adapter(index) = port.owner else {
+            return None;
+        };
+        let plain = port.link.clear() && ends.adapters.get(index)?.receives_plainly();
+        plain.then_some(index)
     }
 
     /// Sends a frame that came in at `ingress` to where it belongs.

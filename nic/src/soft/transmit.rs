@@ -22,7 +22,7 @@ pub(super) enum Step {
 }
 
 /// Shortest frame on the wire, checksum sequence not counted; hardware pads up to it.
-const MIN_FRAME: usize = 60;
+pub(super) const MIN_FRAME: usize = 60;
 const ETHERNET_HEADER: usize = 14;
 
 impl Adapter {
@@ -149,7 +149,9 @@ impl Adapter {
             return Step::Consumed;
         }
         let padded = length.max(MIN_FRAME);
-        if let Some(padding) = scratch.get_mut(length..padded) {
+        if length < padded
+            && let Some(padding) = scratch.get_mut(length..padded)
+        {
             padding.fill(0);
         }
         if wqe.checksum_flags != 0
@@ -170,12 +172,27 @@ impl Adapter {
             return;
         };
         side.queue.advance(wqe);
-        if !wqe.signal {
-            return;
+        if wqe.signal {
+            self.signal(memory, queue, wqe.index, wqe.opcode, now_ns);
         }
-        let mut cqe = Cqe::new(CqeOpcode::REQUEST, wqe.index);
+    }
+
+    /// Writes the completion of a WQE.
+    #[inline]
+    pub(super) fn signal<M: DeviceMemory>(
+        &mut self,
+        memory: &M,
+        queue: usize,
+        index: u64,
+        opcode: Opcode,
+        now_ns: u64,
+    ) {
+        let Some(side) = self.send.get_mut(queue) else {
+            return;
+        };
+        let mut cqe = Cqe::new(CqeOpcode::REQUEST, index);
         cqe.timestamp = now_ns.into();
-        let word = u32::from(wqe.opcode.0) << 24 | side.queue.number();
+        let word = u32::from(opcode.0) << 24 | side.queue.number();
         cqe.sop_drop_qpn = word.into();
         if side.completions.write(memory, &cqe).is_err() {
             self.break_send(queue);
@@ -190,7 +207,7 @@ impl Adapter {
         self.report(memory, queue, wqe.index, wqe.opcode, cause);
     }
 
-    fn report<M: DeviceMemory>(
+    pub(super) fn report<M: DeviceMemory>(
         &mut self,
         memory: &M,
         queue: usize,
@@ -265,7 +282,7 @@ impl Adapter {
     }
 }
 
-fn fill_checksums(frame: &mut [u8], flags: u8) {
+pub(super) fn fill_checksums(frame: &mut [u8], flags: u8) {
     let Some(layers) = locate(frame) else {
         return;
     };

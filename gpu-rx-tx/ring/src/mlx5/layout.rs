@@ -171,14 +171,14 @@ impl ControlSegment {
     #[inline(always)]
     pub fn new(opcode: Opcode, index: u64, number: u32, segments: u32, signal: bool) -> Self {
         let index = u32::from(index as u16);
-        Self {
-            opmod_idx_opcode: U32::new(index << 8 | u32::from(opcode.0)),
-            qpn_ds: U32::new(number << 8 | segments & 0x3f),
-            signature: 0,
-            dci_stream_channel_id: U16::new(0),
-            fm_ce_se: if signal { COMPLETE_ALWAYS } else { 0 },
-            imm: U32::new(0),
-        }
+        let modes = if signal { COMPLETE_ALWAYS } else { 0 };
+        // Word by word: it is stored as one, not field by field.
+        Self::from_quad(Quad([
+            (index << 8 | u32::from(opcode.0)).to_be(),
+            (number << 8 | segments & 0x3f).to_be(),
+            u32::from(modes).to_be(),
+            0,
+        ]))
     }
 
     /// The operation.
@@ -272,10 +272,7 @@ impl EthernetSegment {
     /// Without inline header.
     #[inline(always)]
     pub fn new(cs_flags: u8) -> Self {
-        Self {
-            cs_flags,
-            ..Self::new_zeroed()
-        }
+        Self::from_quad(Quad([0, (u32::from(cs_flags) << 24).to_be(), 0, 0]))
     }
 
     /// Bytes of this segment with its inline header, rounded up to whole segments.
@@ -427,11 +424,27 @@ impl Cqe {
         self.sop_drop_qpn.get() & 0x00ff_ffff
     }
 
+    /// The same bytes as eight words: what stays in registers until it is stored.
+    #[inline(always)]
+    pub fn to_words(self) -> CqeWords {
+        zerocopy::transmute!(self)
+    }
+
     /// The same bytes as an error completion.
     #[inline(always)]
     pub fn as_error(self) -> ErrorCqe {
         zerocopy::transmute!(self)
     }
+}
+
+/// A completion as words in the order and byte order of memory.
+pub type CqeWords = [u64; 8];
+
+/// The last word of a completion with another WQE index.
+#[inline(always)]
+pub const fn with_counter(last_word: u64, counter: u64) -> u64 {
+    let rest = u64::from_be(last_word) & !0xffff_0000;
+    (rest | (counter & 0xffff) << 16).to_be()
 }
 
 /// An error completion.

@@ -225,6 +225,14 @@ impl Transmit for Tx {
         old
     }
 
+    #[inline(always)]
+    fn prepare(&self, index: u64) {
+        if cfg!(not(target_arch = "nvptx64")) {
+            memory::prefetch_write(self.segment_address(index, 0));
+            memory::prefetch_write(self.buffer(index).address);
+        }
+    }
+
     /// A signal stands on a piece that has a control segment: the first one, and those from the
     /// end of the WQE on; the last piece always has one. Elsewhere it is refused, and so is an
     /// empty piece.

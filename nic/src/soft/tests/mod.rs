@@ -4,6 +4,7 @@
     reason = "attaches to the queues of NICs that the test opened"
 )]
 
+mod bursts;
 mod faults;
 mod frames;
 mod links;

@@ -2,7 +2,7 @@
 
 use super::Fault;
 use crate::device_memory::{Denied, DeviceMemory, Place};
-use crate::mlx5::layout::{self, Cqe};
+use crate::mlx5::layout::{self, Cqe, CqeWords};
 use crate::mlx5::widen_u24;
 
 /// Writes completions, and knows how many fit.
@@ -41,38 +41,60 @@ impl CompletionQueue {
     /// Writes a completion: all but its last eight bytes, then those with the owner bit of this
     /// lap.
     ///
-    /// # Errors [`Fault::CompletionOverrun`] if it does not fit, [`Fault::Index`] if the consumer
-    /// index is impossible, [`Fault::Denied`] if memory refused. Nothing was written that the
-    /// driver could see.
+    /// # Errors
+    /// [`Fault::CompletionOverrun`] if it does not fit, [`Fault::Index`] if the consumer index is
+    /// impossible, [`Fault::Denied`] if memory refused. Nothing was written that the driver could
+    /// see.
     #[inline(always)]
     pub fn write<M: DeviceMemory>(&mut self, memory: &M, cqe: &Cqe) -> Result<(), Fault> {
-        if self.produced - self.consumed >= 1 << self.log_depth {
-            self.refresh(memory)?;
+        self.write_all(memory, &[cqe.to_words()])
+    }
+
+    /// Writes several completions, the first of them last: a driver that polls the first finds all
+    /// of them, and the line that it polls changes hands once.
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::write`]; all fit, or none is written. Denied memory may refuse some.
+    #[inline(always)]
+    pub fn write_all<M: DeviceMemory>(
+        &mut self,
+        memory: &M,
+        cqes: &[CqeWords],
+    ) -> Result<(), Fault> {
+        let room = (1u64 << self.log_depth) - (self.produced - self.consumed);
+        if (cqes.len() as u64) > room {
+            self.refresh(memory, cqes.len() as u64)?;
         }
-        let owner = layout::owner(self.produced, self.log_depth);
-        let mut cqe = *cqe;
-        cqe.op_own = cqe.op_own & !1 | owner;
-        let slot = self.produced & ((1 << self.log_depth) - 1);
+        for (offset, cqe) in cqes.iter().enumerate().rev() {
+            self.put(memory, self.produced + offset as u64, cqe)?;
+        }
+        self.produced += cqes.len() as u64;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn put<M: DeviceMemory>(&self, memory: &M, index: u64, cqe: &CqeWords) -> Result<(), Fault> {
+        let slot = index & ((1 << self.log_depth) - 1);
         let place = self.ring.offset(slot * layout::CQE_BYTES);
-        let words: [u64; 8] = zerocopy::transmute!(cqe);
-        let [body @ .., last] = words;
-        let body: [u8; 56] = zerocopy::transmute!(body);
+        let &[a, b, c, d, e, f, g, last] = cqe;
+        let body: [u8; 56] = zerocopy::transmute!([a, b, c, d, e, f, g]);
         memory.write(place, &body)?;
+        let owner = u64::from(layout::owner(index, self.log_depth));
+        let last = (u64::from_be(last) & !1 | owner).to_be();
         // pairs with: after_observe in the driver, once it saw the owner bit.
-        memory.store_u64(place.offset(56), last)?;
-        self.produced += 1;
+        memory.store_u64(place.offset(layout::CQE_BYTES - 8), last)?;
         Ok(())
     }
 
     #[cold]
-    fn refresh<M: DeviceMemory>(&mut self, memory: &M) -> Result<(), Fault> {
+    fn refresh<M: DeviceMemory>(&mut self, memory: &M, count: u64) -> Result<(), Fault> {
         let word = self.consumer(memory)?;
         let consumed = widen_u24(self.consumed, word & layout::CONSUMER_MASK);
         if consumed > self.produced {
             return Err(Fault::Index);
         }
         self.consumed = consumed;
-        if self.produced - consumed >= 1 << self.log_depth {
+        if self.produced - consumed + count > 1 << self.log_depth {
             return Err(Fault::CompletionOverrun);
         }
         Ok(())

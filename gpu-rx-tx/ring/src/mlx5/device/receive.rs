@@ -3,7 +3,6 @@
 use super::{Fault, Piece};
 use crate::address::DeviceAddress;
 use crate::device_memory::{DeviceMemory, Place};
-use crate::memory::Quad;
 use crate::mlx5::layout::{self, DataSegment};
 use crate::mlx5::widen_u16;
 
@@ -104,7 +103,7 @@ impl ReceiveQueue {
             self.ring.offset(segment * layout::SEGMENT_BYTES),
             &mut bytes,
         )?;
-        let data = DataSegment::from_quad(Quad(zerocopy::transmute!(bytes)));
+        let data: DataSegment = zerocopy::transmute!(bytes);
         let (length, key) = (data.byte_count.get(), data.lkey.get());
         if length == 0 || key == layout::INVALID_LKEY {
             return Ok(None);

@@ -3,7 +3,6 @@
 use super::{Fault, Piece};
 use crate::address::DeviceAddress;
 use crate::device_memory::{DeviceMemory, Place};
-use crate::memory::Quad;
 use crate::mlx5::layout::{
     self, ControlSegment, DataSegment, Doorbell, EthernetSegment, INLINE, Opcode,
 };
@@ -36,7 +35,7 @@ pub struct Wqe {
     /// [`layout::CHECKSUM_L3`] and [`layout::CHECKSUM_L4`]; 0 unless it is a send.
     pub checksum_flags: u8,
     inline_header: u16,
-    quads: [Quad; 4],
+    words: [u64; 8],
 }
 
 impl Wqe {
@@ -52,8 +51,8 @@ impl Wqe {
         if self.segments != 3 || self.inline_header != 0 {
             return None;
         }
-        let [_, _, quad, _] = self.quads;
-        piece(DataSegment::from_quad(quad))
+        let [.., first, second, _, _] = self.words;
+        piece(zerocopy::transmute!([first, second]))
     }
 }
 
@@ -153,10 +152,10 @@ impl SendQueue {
     pub fn fetch<M: DeviceMemory>(&self, memory: &M) -> Result<Wqe, Fault> {
         let mut bytes = [0; 64];
         memory.read(self.block(self.next), &mut bytes)?;
-        let quads: [[u32; 4]; 4] = zerocopy::transmute!(bytes);
-        let quads = quads.map(Quad);
-        let [first, second, ..] = quads;
-        let control = ControlSegment::from_quad(first);
+        // Whole words: they stay in registers, and are stored for the slow path alone.
+        let words: [u64; 8] = zerocopy::transmute!(bytes);
+        let [first, second, third, fourth, ..] = words;
+        let control: ControlSegment = zerocopy::transmute!([first, second]);
         let (segments, opcode) = (control.segments(), control.opcode());
         let fits = segments >= 1 && layout::wqebbs(segments) <= self.pending();
         let ours = control.number() == self.number && control.index() == self.next as u16;
@@ -170,10 +169,10 @@ impl SendQueue {
             signal: control.signal(),
             checksum_flags: 0,
             inline_header: 0,
-            quads,
+            words,
         };
         if opcode == Opcode::SEND && segments >= 2 {
-            let ethernet = EthernetSegment::from_quad(second);
+            let ethernet: EthernetSegment = zerocopy::transmute!([third, fourth]);
             wqe.checksum_flags = ethernet.cs_flags;
             wqe.inline_header = ethernet.inline_hdr_sz.get();
         }
@@ -248,13 +247,14 @@ impl SendQueue {
         wqe: &Wqe,
         at: u32,
     ) -> Result<DataSegment, Fault> {
-        if let Some(quad) = wqe.quads.get(at as usize / 16) {
-            return Ok(DataSegment::from_quad(*quad));
+        let (segments, _) = wqe.words.as_chunks::<2>();
+        if let Some(&words) = segments.get(at as usize / 16) {
+            return Ok(zerocopy::transmute!(words));
         }
         let index = wqe.index.wrapping_add(u64::from(at / 64));
         let mut bytes = [0; 16];
         memory.read(self.block(index).offset(u64::from(at % 64)), &mut bytes)?;
-        Ok(DataSegment::from_quad(Quad(zerocopy::transmute!(bytes))))
+        Ok(zerocopy::transmute!(bytes))
     }
 
     /// Moves on behind a WQE that `fetch` returned.
@@ -269,12 +269,6 @@ impl SendQueue {
     /// Moves on by one basic block: behind a WQE that cannot be read.
     pub fn skip(&mut self) {
         self.next = self.next.wrapping_add(1).min(self.end);
-    }
-
-    /// Hints that the block `ahead` of the next one is fetched soon.
-    #[inline(always)]
-    pub fn prefetch<M: DeviceMemory>(&self, memory: &M, ahead: u64) {
-        memory.prefetch(self.block(self.next.wrapping_add(ahead)));
     }
 }
 
