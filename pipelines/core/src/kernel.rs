@@ -106,7 +106,7 @@ macro_rules! kernel {
             #[cfg(target_arch = "nvptx64")]
             #[unsafe(no_mangle)]
             pub unsafe extern "gpu-kernel" fn $name(
-                parameters: *const <$kernel as $crate::kernel::Kernel>::Parameters,
+                parameters: *const u64,
             ) {
                 let address = $crate::DeviceAddress::new(parameters as u64);
                 // SAFETY: passed on.

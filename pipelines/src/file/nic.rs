@@ -8,7 +8,7 @@ use warpwire_core::spec::PackedAddress;
 use warpwire_nic::{NicKind, NicSpec};
 
 use super::document::{Entry, Section};
-use super::stage;
+use super::{stage, values};
 
 /// One NIC of a file.
 #[derive(Clone, Debug)]
@@ -21,6 +21,9 @@ pub struct NicEntry {
     pub spec: NicSpec,
     /// Addresses that stages answer for.
     pub addresses: Vec<PackedAddress>,
+    /// The Ethernet address to answer with, of soft and capture NICs; the NIC's own if absent. To
+    /// other NICs it is an option.
+    pub mac: Option<[u8; 6]>,
     /// Queue pairs.
     pub queues: u32,
 }
@@ -83,6 +86,10 @@ fn read(name: &str, entry: &Entry<'_>) -> Option<NicEntry> {
             return None;
         }
     };
+    let mac = match spec.kind {
+        NicKind::Soft | NicKind::Pcap => section.take("mac").and_then(|entry| read_mac(&entry)),
+        _ => None,
+    };
     let options = options(&section, &mut spec);
     if spec.kind == NicKind::Xdp {
         // What the stages answer for is what the interface must be told to take.
@@ -109,7 +116,15 @@ fn read(name: &str, entry: &Entry<'_>) -> Option<NicEntry> {
         line: entry.line(),
         spec,
         addresses,
+        mac,
         queues,
+    })
+}
+
+fn read_mac(entry: &Entry<'_>) -> Option<[u8; 6]> {
+    let wanted = "an Ethernet address of one host such as \"02:00:00:00:00:01\"";
+    entry.read(wanted, |words| {
+        values::mac(words).filter(|[first, ..]| first & 1 == 0)
     })
 }
 

@@ -320,6 +320,13 @@ fn wrong_files_name_line_field_and_cure() {
             "up, left, right",
         ),
         (
+            format!("[nic.up]\nopen = \"soft\"\nmac = \"01:00:00:00:00:01\"\n{NICS}{receive}"),
+            3,
+            "nic.up.mac",
+            "01:00",
+            "one host",
+        ),
+        (
             format!("[nic.up]\nopen = \"xdp:veth0\"\n{NICS}{receive}"),
             2,
             "nic.up.open",

@@ -244,6 +244,7 @@ impl<'f> Builder<'f> {
             None => Program::default(),
         };
         let open = self.nics.get(nic);
+        let mac = self.file.nics.get(nic).and_then(|entry| entry.mac);
         let partial = open.is_some_and(|nic| {
             let features = nic.caps().features;
             features.contains(Features::RX_PARTIAL_CHECKSUM)
@@ -253,7 +254,7 @@ impl<'f> Builder<'f> {
             transmit: pair.transmit,
             program,
             counters: counters.address,
-            mac: open.map(|nic| nic.mac()).unwrap_or_default(),
+            mac: mac.or(open.map(|nic| nic.mac())).unwrap_or_default(),
             flags: if partial { PARTIAL_CHECKSUMS } else { 0 },
             nic: nic as u32,
             queue: pair.index,

@@ -9,19 +9,22 @@ mod error;
 mod generator;
 mod kit;
 mod layout;
+mod measure;
 mod memory;
 mod open;
 mod samples;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use warpwire_core::block::{Parameters as _, PipelineParameters};
 use warpwire_core::kernels::TransmitParameters;
-use warpwire_gpu::executor::{Grid, Launch, Parameters, Placement};
+use warpwire_gpu::executor::{Backend, Grid, Launch, Parameters, Placement, Time};
 use warpwire_gpu::{Arena, CpuExecutor};
 use warpwire_nic::soft::Clock;
 use warpwire_ring::{Cause, DeviceAddress};
@@ -31,6 +34,7 @@ use crate::report::{Report, SampleReport};
 
 pub use error::Error;
 pub use kit::{Kit, format_word};
+pub use measure::{Generation, Measurement, Plain};
 
 use open::OpenNics;
 use samples::Samples;
@@ -44,7 +48,16 @@ pub struct Runtime<'f> {
     generators: Vec<Generator>,
     samples: Samples,
     threads: usize,
-    started: Instant,
+    started_ns: u64,
+}
+
+/// What kernels run on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Settings {
+    /// The width of warps.
+    pub backend: Backend,
+    /// Real time, or virtual time for runs that a seed repeats.
+    pub time: Time,
 }
 
 /// A pipeline kernel and where it counts.
@@ -76,6 +89,18 @@ impl<'f> Runtime<'f> {
     /// # Errors
     /// What could not be had: a NIC, memory, a thread, a file.
     pub fn start(file: &'f PipelineFile, kit: &Kit) -> Result<Self, Error> {
+        Self::start_with(file, kit, Settings::default())
+    }
+
+    /// [`Runtime::start`] on an executor with these settings.
+    ///
+    /// # Errors
+    /// What could not be had: a NIC, memory, a thread, a file.
+    pub fn start_with(
+        file: &'f PipelineFile,
+        kit: &Kit,
+        settings: Settings,
+    ) -> Result<Self, Error> {
         let mut open = open::open(file)?;
         let services: Vec<_> = open
             .nics
@@ -102,7 +127,11 @@ impl<'f> Runtime<'f> {
             .threads
             .unwrap_or_else(|| tasks.min(processors()))
             .max(1);
-        let executor = CpuExecutor::builder().threads(threads).build()?;
+        let executor = CpuExecutor::builder()
+            .threads(threads)
+            .backend(settings.backend)
+            .clock(settings.time)
+            .build()?;
         if let Some(fabric) = &open.fabric {
             fabric.follow(Clock::Executor(executor.clock()));
         }
@@ -114,6 +143,7 @@ impl<'f> Runtime<'f> {
         for service in services {
             executor.add_service(service, Placement::Any)?;
         }
+        let started_ns = executor.clock().now_ns();
         let mut runtime = Self {
             file,
             executor,
@@ -122,7 +152,7 @@ impl<'f> Runtime<'f> {
             generators: Vec::new(),
             samples,
             threads,
-            started: Instant::now(),
+            started_ns,
         };
         for layout in layouts {
             let launch = runtime.launch_pipeline(kit, &layout)?;
@@ -149,17 +179,17 @@ impl<'f> Runtime<'f> {
         let limit = limit.or(self.file.duration);
         let mut quiet = Quiet::default();
         loop {
-            thread::sleep(WATCH_PERIOD);
+            self.pass(WATCH_PERIOD)?;
             self.samples.drain();
             self.check_kernels()?;
             tick(self);
             if stop.load(Ordering::Relaxed) {
                 return Ok(Ended::Stopped);
             }
-            if limit.is_some_and(|limit| self.started.elapsed() >= limit) {
+            if limit.is_some_and(|limit| self.elapsed() >= limit) {
                 return Ok(Ended::Duration);
             }
-            if self.sources_ended() && quiet.lasts(self.frames()) {
+            if self.sources_ended() && quiet.lasts(self.frames(), self.elapsed()) {
                 return Ok(Ended::Exhausted);
             }
         }
@@ -171,12 +201,12 @@ impl<'f> Runtime<'f> {
     /// # Errors
     /// What could not be ended, written or given back.
     pub fn finish(mut self) -> Result<Report, Error> {
-        let elapsed = self.started.elapsed();
+        let elapsed = self.elapsed();
         for generator in &self.generators {
             generator.launch.stop();
         }
         if !self.generators.is_empty() {
-            self.settle();
+            self.settle()?;
         }
         let mut layouts = Vec::new();
         for generator in std::mem::take(&mut self.generators) {
@@ -212,9 +242,10 @@ impl<'f> Runtime<'f> {
         Ok(report)
     }
 
-    /// Since the start.
+    /// Since the start, by the clock of the executor.
     pub fn elapsed(&self) -> Duration {
-        self.started.elapsed()
+        let now_ns = self.executor.clock().now_ns();
+        Duration::from_nanos(now_ns.saturating_sub(self.started_ns))
     }
 
     /// Frames that all pipelines received so far, and frames that all NICs sent.
@@ -274,13 +305,24 @@ impl<'f> Runtime<'f> {
     }
 
     /// Waits, for a bounded time, until no more frames come.
-    fn settle(&mut self) {
+    fn settle(&mut self) -> Result<(), Error> {
         let mut quiet = Quiet::default();
-        let deadline = Instant::now() + SETTLE_LIMIT;
-        while !quiet.lasts(self.frames()) && Instant::now() < deadline {
-            thread::sleep(WATCH_PERIOD);
+        let deadline = self.elapsed() + SETTLE_LIMIT;
+        while !quiet.lasts(self.frames(), self.elapsed()) && self.elapsed() < deadline {
+            self.pass(WATCH_PERIOD)?;
             self.samples.drain();
         }
+        Ok(())
+    }
+
+    /// Lets time pass: real time by itself, virtual time by driving the executor.
+    fn pass(&self, time: Duration) -> Result<(), Error> {
+        if self.executor.clock().is_virtual() {
+            self.executor.advance(time)?;
+        } else {
+            thread::sleep(time);
+        }
+        Ok(())
     }
 
     /// Frames that passed any queue so far.
@@ -293,15 +335,15 @@ impl<'f> Runtime<'f> {
 /// Whether a count stands still for a while.
 #[derive(Default)]
 struct Quiet {
-    last: Option<(u64, Instant)>,
+    last: Option<(u64, Duration)>,
 }
 
 impl Quiet {
-    fn lasts(&mut self, count: u64) -> bool {
+    fn lasts(&mut self, count: u64, now: Duration) -> bool {
         match self.last {
-            Some((last, since)) if last == count => since.elapsed() >= QUIET,
+            Some((last, since)) if last == count => now.saturating_sub(since) >= QUIET,
             _ => {
-                self.last = Some((count, Instant::now()));
+                self.last = Some((count, now));
                 false
             }
         }

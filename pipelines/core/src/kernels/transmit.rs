@@ -154,7 +154,7 @@ impl<F: RingFormat> Kernel for Transmit<F> {
         let pace = Pace {
             frames: parameters.frames,
             rate: parameters.rate,
-            started_ns: simt.now_ns(),
+            started_ns: simt.shuffle_u64(simt.now_ns(), 0),
             sent: 0,
         };
         generate(
