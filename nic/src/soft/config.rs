@@ -1,5 +1,6 @@
 //! How a fabric and its parts are set up; and the options of `soft` NICs.
 
+use super::uplink::UplinkWords;
 use crate::error::Error;
 use crate::spec::NicSpec;
 
@@ -132,9 +133,10 @@ pub(super) struct SoftOptions {
     pub(super) adapter: AdapterConfig,
     pub(super) link: Impairments,
     pub(super) peer: Option<String>,
+    pub(super) uplink: Option<UplinkWords>,
 }
 
-const KNOWN: [&str; 21] = [
+const KNOWN: [&str; 22] = [
     "queues",
     "depth",
     "slot",
@@ -144,6 +146,7 @@ const KNOWN: [&str; 21] = [
     "rx_hash",
     "vlan_strip",
     "peer",
+    "uplink",
     "rate_mbps",
     "queue_kb",
     "delay_us",
@@ -182,10 +185,16 @@ impl SoftOptions {
         check_sizes(spec, &adapter)?;
         let link = Self::link(spec)?;
         let peer = spec.option("peer").map(str::to_owned);
+        let uplink = UplinkWords::of(spec)?;
+        if peer.is_some() && uplink.is_some() {
+            let problem = "a NIC has one plug, and peer is in it".to_owned();
+            return Err(spec.wrong("uplink", problem, "leave one of the two out".to_owned()));
+        }
         Ok(Self {
             adapter,
             link,
             peer,
+            uplink,
         })
     }
 

@@ -39,6 +39,19 @@ pub struct LinkCounts {
     pub marked: u64,
 }
 
+impl std::ops::Add for LinkCounts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            duplicated: self.duplicated + other.duplicated,
+            reordered: self.reordered + other.reordered,
+            corrupted: self.corrupted + other.corrupted,
+            marked: self.marked + other.marked,
+        }
+    }
+}
+
 /// The state of one link.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Link {

@@ -20,6 +20,7 @@ mod dice;
 mod drops;
 mod fabric;
 mod fault;
+mod foreign;
 mod link;
 mod memory;
 mod nic;
@@ -28,6 +29,7 @@ mod receive;
 mod rings;
 mod spread;
 mod switch;
+mod tap;
 mod transmit;
 mod uplink;
 
@@ -37,8 +39,10 @@ pub use dice::Dice;
 pub use drops::Drop;
 pub use fabric::{Fabric, FabricService, PortCounts, PortId};
 pub use fault::{ErrorCompletion, Faults, Schedule};
+pub use foreign::NicUplink;
 pub use link::LinkCounts;
 pub use nic::{SoftNic, check, open};
+pub use tap::Tap;
 pub use uplink::Uplink;
 
 #[cfg(test)]

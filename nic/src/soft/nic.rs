@@ -24,15 +24,21 @@ pub struct SoftNic {
     pairs: Vec<QueuePair>,
     fabric: Fabric,
     port: PortId,
+    /// Where its own uplink is; it goes with the NIC.
+    uplink: Option<PortId>,
     choices: Vec<String>,
 }
 
 /// Opens a soft NIC with a fabric of its own: `soft[:NAME][,option=value]*`.
 ///
-/// `peer=loop` plugs it into itself. The seed of all chance is the option `seed`.
+/// `peer=loop` plugs it into itself; `uplink=tap:INTERFACE`, `uplink=xdp:IFACE`,
+/// `uplink=memif:SOCKET` or `uplink=pcap:FILE` into that (options of its own are joined by `+`).
+/// The link's options (`loss_ppm`, `delay_us`, …) hold for what the NIC receives, and with an
+/// uplink for what it sends as well. The seed of all chance is the option `seed`.
 ///
 /// # Errors
-/// [`Error::Spec`] for options that are unknown or out of range, [`Error::Memory`].
+/// [`Error::Spec`] for options that are unknown or out of range, [`Error::Memory`], and those of
+/// the uplink.
 pub fn open(spec: &NicSpec) -> Result<SoftNic, Error> {
     let seed = spec.number("seed", 1, 0..=u64::MAX)?;
     let config = FabricConfig {
@@ -55,7 +61,8 @@ impl Fabric {
     /// by [`Fabric::cable`].
     ///
     /// # Errors
-    /// [`Error::Spec`] for options that are unknown or out of range, [`Error::Memory`].
+    /// [`Error::Spec`] for options that are unknown or out of range, [`Error::Memory`], and those
+    /// of an uplink.
     pub fn open(&self, spec: &NicSpec) -> Result<SoftNic, Error> {
         let options = SoftOptions::read(spec)?;
         let mut nic = self.plug(spec.clone(), options.adapter, options.link)?;
@@ -70,6 +77,13 @@ impl Fabric {
                 let problem = format!("`{peer}` is no peer");
                 return Err(spec.wrong("peer", problem, "write peer=loop".to_owned()));
             }
+        }
+        if let Some(words) = options.uplink {
+            let uplink = words.open()?;
+            nic.choices.push(format!("plugged into {}", uplink.name()));
+            let port = self.attach(uplink, options.link);
+            self.cable(nic.port, port);
+            nic.uplink = Some(port);
         }
         Ok(nic)
     }
@@ -127,6 +141,7 @@ impl Fabric {
             pairs,
             fabric: self.clone(),
             port: PortId(port),
+            uplink: None,
             choices,
         })
     }
@@ -177,6 +192,8 @@ impl Nic for SoftNic {
 
     fn counters(&self) -> Counters {
         let port = self.fabric.port_counts(self.port);
+        let uplink = self.uplink.map(|port| self.fabric.port_counts(port));
+        let uplink = uplink.unwrap_or_default();
         let mut core = self.fabric.lock();
         let Some(adapter) = core.adapter_at(self.port) else {
             return Counters::default();
@@ -184,30 +201,34 @@ impl Nic for SoftNic {
         let counts = &adapter.counts;
         let mut drops = adapter.drops.named();
         drops.extend(port.drops);
+        drops.extend(uplink.drops);
+        let link = port.link + uplink.link;
+        let mut other = vec![
+            ("doorbells", counts.doorbells),
+            ("doorbells lost", counts.doorbells_lost),
+            ("doorbells refused", counts.doorbells_refused),
+            ("stalls", counts.stalls),
+            ("payloads late", counts.payloads_late),
+            ("error completions", counts.error_completions),
+            ("queues broken", counts.queues_broken),
+            (
+                "payload bytes copied by the model",
+                counts.payload_bytes_copied,
+            ),
+            ("duplicated on the link", link.duplicated),
+            ("reordered on the link", link.reordered),
+            ("corrupted on the link", link.corrupted),
+            ("marked on the link", link.marked),
+        ];
+        other.extend(uplink.uplink);
         Counters {
             rx_frames: counts.rx_frames,
             rx_bytes: counts.rx_bytes,
             tx_frames: counts.tx_frames,
             tx_bytes: counts.tx_bytes,
             kicks: 0,
-            drops,
-            other: vec![
-                ("doorbells", counts.doorbells),
-                ("doorbells lost", counts.doorbells_lost),
-                ("doorbells refused", counts.doorbells_refused),
-                ("stalls", counts.stalls),
-                ("payloads late", counts.payloads_late),
-                ("error completions", counts.error_completions),
-                ("queues broken", counts.queues_broken),
-                (
-                    "payload bytes copied by the model",
-                    counts.payload_bytes_copied,
-                ),
-                ("duplicated on the link", port.link.duplicated),
-                ("reordered on the link", port.link.reordered),
-                ("corrupted on the link", port.link.corrupted),
-                ("marked on the link", port.link.marked),
-            ],
+            drops: merged(drops),
+            other,
         }
     }
 
@@ -216,13 +237,18 @@ impl Nic for SoftNic {
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {
-        self.fabric.detach(self.port)
+        let uplink = self.uplink.map(|port| self.fabric.detach(port));
+        self.fabric.detach(self.port)?;
+        uplink.unwrap_or(Ok(()))
     }
 }
 
 impl std::ops::Drop for SoftNic {
     fn drop(&mut self) {
-        // An adapter has nothing to flush; detaching it again after `close` does nothing.
+        // After `close` there is nothing left to detach; else nobody is there to hear of failures.
+        if let Some(port) = self.uplink {
+            let _ = self.fabric.detach(port);
+        }
         let _ = self.fabric.detach(self.port);
     }
 }
@@ -250,6 +276,18 @@ fn caps(config: &AdapterConfig) -> Caps {
         trigger: Trigger::Mmio,
         features,
     }
+}
+
+/// Counts of one name added up, in the order of first appearance.
+fn merged(counts: Vec<(&'static str, u64)>) -> Vec<(&'static str, u64)> {
+    let mut merged: Vec<(&'static str, u64)> = Vec::new();
+    for (name, count) in counts {
+        match merged.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, total)) => *total += count,
+            None => merged.push((name, count)),
+        }
+    }
+    merged
 }
 
 /// A locally administered address, one a port.

@@ -257,6 +257,16 @@ impl Layers {
         check().unwrap_or(false)
     }
 
+    /// Whether the TCP or UDP checksum field holds the sum of the pseudo-header alone, and that is
+    /// not right by chance.
+    pub(super) fn is_partial(&self, frame: &[u8]) -> bool {
+        let check = || {
+            let field = be16(frame, self.checksum_at()?)?;
+            Some(field == fold(self.pseudo_header(frame)?) && !self.transport_ok(frame))
+        };
+        check().unwrap_or(false)
+    }
+
     /// Fills in the IPv4 header checksum.
     pub(super) fn fill_network(&self, frame: &mut [u8]) {
         if self.network != Network::V4 {

@@ -1,6 +1,12 @@
 //! Ways out of a fabric: whatever takes and gives Ethernet frames.
 
+use super::foreign::NicUplink;
+use super::tap::Tap;
 use crate::error::Error;
+use crate::memif::Memif;
+use crate::pcap::{CapturePort, Words};
+use crate::spec::{NicKind, NicSpec};
+use crate::xdp;
 
 /// A port of a fabric that leads elsewhere: a capture file, a tap, another NIC.
 pub trait Uplink: Send {
@@ -41,5 +47,53 @@ pub trait Uplink: Send {
     /// What could not be finished.
     fn close(&mut self) -> Result<(), Error> {
         Ok(())
+    }
+}
+
+/// What a soft NIC's option `uplink` names: `tap:INTERFACE`, or a NIC of another kind whose own
+/// options are joined by `+`, as in `memif:/run/a.sock+role=server`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum UplinkWords {
+    /// A tap interface.
+    Tap(String),
+    /// A capture, AF_XDP or memif.
+    Nic(NicSpec),
+}
+
+impl UplinkWords {
+    /// Reads and checks the option; nothing is opened.
+    pub(super) fn of(spec: &NicSpec) -> Result<Option<Self>, Error> {
+        let Some(words) = spec.option("uplink") else {
+            return Ok(None);
+        };
+        if let Some(interface) = words.strip_prefix("tap:") {
+            return Ok(Some(Self::Tap(interface.to_owned())));
+        }
+        let uplink: NicSpec = words.replace('+', ",").parse()?;
+        if ![NicKind::Pcap, NicKind::Xdp, NicKind::Memif].contains(&uplink.kind) {
+            let problem = format!("`{words}` is no uplink");
+            let cure = "write tap:INTERFACE, xdp:IFACE, memif:SOCKET or pcap:FILE".to_owned();
+            return Err(spec.wrong("uplink", problem, cure));
+        }
+        crate::check(&uplink)?;
+        Ok(Some(Self::Nic(uplink)))
+    }
+
+    /// Opens it.
+    pub(super) fn open(&self) -> Result<Box<dyn Uplink>, Error> {
+        let spec = match self {
+            Self::Tap(interface) => return Ok(Box::new(Tap::open(interface)?)),
+            Self::Nic(spec) => spec,
+        };
+        if spec.kind == NicKind::Pcap {
+            let words = Words::of(spec)?;
+            let port = CapturePort::open(Some(&words.play), words.record.as_deref(), words.pace)?;
+            return Ok(Box::new(port));
+        }
+        let nic: Box<dyn crate::Nic> = match spec.kind {
+            NicKind::Xdp => Box::new(xdp::open(spec)?),
+            _ => Box::new(Memif::open(spec)?),
+        };
+        Ok(Box::new(NicUplink::new(nic)?))
     }
 }

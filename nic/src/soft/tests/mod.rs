@@ -11,6 +11,7 @@ mod links;
 mod offloads;
 mod paths;
 mod rig;
+mod uplinks;
 
 use super::SoftNic;
 use crate::Nic;

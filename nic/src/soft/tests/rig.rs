@@ -148,8 +148,9 @@ impl Drop for Rig {
         if !std::thread::panicking() {
             return;
         }
-        let path =
-            std::env::temp_dir().join(format!("warpwire-soft-{}.pcapng", std::process::id()));
+        let test = self.name.rsplit(':').next().unwrap_or_default();
+        let file_name = format!("warpwire-{test}-{}.pcapng", std::process::id());
+        let path = std::env::temp_dir().join(file_name);
         let mut file = Vec::new();
         if let Ok(mut writer) = Writer::new(&mut file, Format::Pcapng) {
             for (time, frame) in &self.trace {
