@@ -1,20 +1,16 @@
 //! `cargo xtask ptx`: kernels as PTX, built, linted, assembled and measured.
 
 pub mod assemble;
-mod build;
-pub mod linker;
 mod lints;
 pub mod policy;
 mod report;
 pub mod sources;
 mod text;
-pub mod toolchain;
 
-pub use build::Build;
 pub use report::Report;
+pub use warpwire_ptx::{Build, Target, linker, toolchain};
 
-use crate::{Error, repository};
-use serde::Deserialize;
+use crate::{Error, process, repository};
 use std::path::Path;
 
 /// The PTX that the repository holds.
@@ -37,46 +33,6 @@ pub struct Options {
     /// Leave the committed PTX as it is.
     #[arg(long, conflicts_with = "check")]
     no_write: bool,
-}
-
-/// A GPU architecture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Target {
-    /// Ampere.
-    #[serde(rename = "sm_80")]
-    Sm80,
-    /// Hopper.
-    #[serde(rename = "sm_90")]
-    Sm90,
-    /// Blackwell.
-    #[serde(rename = "sm_100")]
-    Sm100,
-}
-
-impl Target {
-    /// All of them; the first is the committed one.
-    pub const ALL: [Self; 3] = [Self::Sm80, Self::Sm90, Self::Sm100];
-
-    /// The version of PTX that the back end writes: the lowest that the target knows and that has
-    /// what we use.
-    #[must_use]
-    pub fn features(self) -> &'static str {
-        match self {
-            Self::Sm80 | Self::Sm90 => "+ptx83",
-            Self::Sm100 => "+ptx86",
-        }
-    }
-}
-
-impl std::fmt::Display for Target {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str(match self {
-            Self::Sm80 => "sm_80",
-            Self::Sm90 => "sm_90",
-            Self::Sm100 => "sm_100",
-        })
-    }
 }
 
 /// `cargo xtask ptx`.
@@ -110,13 +66,28 @@ pub fn main(options: &Options) -> Result<bool, Error> {
 /// Builds, lints and assembles the kernels for every target.
 pub fn run(root: &Path) -> Result<Report, Error> {
     let policy = policy::Policy::read(&root.join(POLICY))?;
-    let build = Build::of_kernels(root)?;
+    let build = of_kernels(root)?;
     let assembler = assemble::Assembler::find(root)?;
     let mut report = Report::new(&build.toolchain.description);
     for target in Target::ALL {
         report.add(target, &build.ptx(target)?, &policy, &assembler)?;
     }
     Ok(report)
+}
+
+/// How to build the product's kernels, with this program as the linker.
+///
+/// # Errors
+/// What the machine lacks.
+pub fn of_kernels(root: &Path) -> Result<Build, Error> {
+    Ok(Build {
+        toolchain: toolchain::Toolchain::find()?,
+        workspace: root.to_path_buf(),
+        package: "warpwire-kernels".into(),
+        features: Vec::new(),
+        target_folder: repository::target(root).join("ptx"),
+        linker: process::own().to_path_buf(),
+    })
 }
 
 /// The hash that the committed PTX carries, if it is there and carries one.

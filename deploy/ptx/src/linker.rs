@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Set to the folder of LLVM's programs, this variable makes the `xtask` binary a linker.
-pub const LLVM_VARIABLE: &str = "XTASK_PTX_LLVM";
+/// Set to the folder of LLVM's programs, this variable makes a binary that asks [`main`] a linker.
+pub const LLVM_VARIABLE: &str = "WARPWIRE_PTX_LLVM";
 
 /// Names the PTX version for the back end, as `+ptx83`.
-pub const FEATURES_VARIABLE: &str = "XTASK_PTX_FEATURES";
+pub const FEATURES_VARIABLE: &str = "WARPWIRE_PTX_FEATURES";
 
 /// What happens between bitcode and PTX; part of the hash of the sources.
 pub const RECIPE: &str = "llvm-link; internalize,globaldce,default<O3>,globaldce; llc -O3";
@@ -70,8 +70,8 @@ impl Request {
                 path if path.ends_with(".o") => request.objects.push(word.into()),
                 other => {
                     return Err(Error::Environment(format!(
-                        "rustc gave the linker `{other}`, which cargo xtask ptx does not know: \
-                         this rustc is newer than the tool, teach deploy/xtask/src/ptx/linker.rs"
+                        "rustc gave the linker `{other}`, which it does not know: \
+                         this rustc is newer than the tool, teach deploy/ptx/src/linker.rs"
                     )));
                 }
             }

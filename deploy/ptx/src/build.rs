@@ -1,10 +1,9 @@
 //! cargo, compiler and our linker: from a crate to PTX.
 
-use super::linker::{FEATURES_VARIABLE, LLVM_VARIABLE, RECIPE, RECIPE_WORD};
-use super::{Target, toolchain::Toolchain};
+use crate::linker::{FEATURES_VARIABLE, LLVM_VARIABLE, RECIPE, RECIPE_WORD};
 use crate::process::{self, Show};
-use crate::{Error, repository};
-use std::path::{Path, PathBuf};
+use crate::{Error, Target, Toolchain};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -21,23 +20,11 @@ pub struct Build {
     pub features: Vec<String>,
     /// Folder for build products.
     pub target_folder: PathBuf,
-    /// The `xtask` binary, which is the linker too.
+    /// The binary that is the linker too; see [`crate::linker::main`].
     pub linker: PathBuf,
 }
 
 impl Build {
-    /// For the product's kernels, with this program as the linker.
-    pub fn of_kernels(root: &Path) -> Result<Self, Error> {
-        Ok(Self {
-            toolchain: Toolchain::find()?,
-            workspace: root.to_path_buf(),
-            package: "warpwire-kernels".into(),
-            features: Vec::new(),
-            target_folder: repository::target(root).join("ptx"),
-            linker: process::own().to_path_buf(),
-        })
-    }
-
     /// Builds for one target; the path of the PTX.
     pub fn ptx(&self, target: Target) -> Result<PathBuf, Error> {
         // Found by name: a path would make the flags, and with them core, differ from case to case.
