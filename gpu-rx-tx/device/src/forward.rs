@@ -18,11 +18,7 @@ impl<T: Transmit> Sender<T> {
         } else {
             (frame.length() - 1) / self.queue.slot_bytes() + 1
         };
-        if parts > self.queue.ring.max_parts() {
-            0
-        } else {
-            parts
-        }
+        if parts > self.most_parts() { 0 } else { parts }
     }
 
     /// [`Sender::prepare`] before frames of `from` are passed on: does nothing where they will only
@@ -54,6 +50,15 @@ impl<T: Transmit> Sender<T> {
         } else {
             self.pass_by_copy(from, &frame, claim)
         }
+    }
+
+    /// Slots that a frame may take and still find free some day: what is less than a signalling
+    /// interval may be done without having said so.
+    #[inline(always)]
+    fn most_parts(&self) -> u32 {
+        let depth = self.queue.depth();
+        let untold = if T::PHASED { depth / 4 } else { 0 };
+        self.queue.ring.max_parts().min(depth - untold)
     }
 
     #[inline(always)]

@@ -15,7 +15,9 @@ use crate::provenance::Trigger;
 pub(super) struct Ring {
     base: DeviceAddress,
     descriptors: DeviceAddress,
-    mask: u32,
+    /// In 64 bits: 32 would be merged with the cause of a refusal at attach, through memory on the
+    /// GPU.
+    mask: u64,
 }
 
 impl Ring {
@@ -29,19 +31,19 @@ impl Ring {
         Ok(Self {
             base,
             descriptors: base.offset(size_of::<RingHeader>() as u64),
-            mask: depth - 1,
+            mask: u64::from(depth) - 1,
         })
     }
 
     #[inline(always)]
     pub(super) fn depth(&self) -> u32 {
-        self.mask + 1
+        self.mask as u32 + 1
     }
 
     /// The slot that an index names.
     #[inline(always)]
     pub(super) fn slot(&self, index: u64) -> u32 {
-        index as u32 & self.mask
+        (index & self.mask) as u32
     }
 
     /// Acquires the head. pairs with: the client's `set_head`.
