@@ -6,6 +6,8 @@ use warpwire_ring::Cause;
 
 use super::frames::plain;
 use super::rig::{Rig, lost, other, seeds};
+use warpwire_gpu::Service;
+
 use crate::Nic;
 use crate::host_port::SendOptions;
 use crate::soft::{AdapterConfig, Dice, Drop};
@@ -233,4 +235,56 @@ fn services_are_given_out_once_a_fabric() {
     assert_eq!(counts, [1, 0]);
     assert_eq!(rig.nics[0].take_services().len(), 0);
     assert_eq!(other(&rig.counters(0), "doorbells"), 0);
+}
+
+/// Real concurrency: what the driver reads behind a completion is what was sent.
+#[test]
+fn a_model_on_its_own_thread_changes_no_frame() {
+    const FRAMES: u64 = 20_000;
+    let config = AdapterConfig {
+        depth: 64,
+        ..AdapterConfig::default()
+    };
+    let mut rig = Rig::pair("a_model_on_its_own_thread_changes_no_frame", 1, &config);
+    let mut service = rig.fabric.service();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let frame = |number: u64| {
+        // Short and long, by the short way and by the long one.
+        let words = 8 + (number * 7919) % 60;
+        let word = |at: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ at).to_be_bytes();
+        (0..words).flat_map(word).collect::<Vec<u8>>()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                if service.run(32) == 0 {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let _ends = StopOnDrop(&stop);
+        let (mut sent, mut taken) = (0, 0);
+        while taken < FRAMES {
+            if sent < FRAMES && sent - taken < 48 && rig.send(0, &frame(sent)).is_ok() {
+                sent += 1;
+            }
+            match rig.take(1, 0) {
+                Some((got, _)) => {
+                    assert_eq!(got, frame(taken), "frame {taken}");
+                    taken += 1;
+                }
+                None => std::thread::yield_now(),
+            }
+        }
+    });
+    assert_eq!(rig.counters(1).rx_frames, FRAMES);
+}
+
+/// Also a failed assertion ends the other thread.
+struct StopOnDrop<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl std::ops::Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
 }
