@@ -79,7 +79,7 @@ fn socket(name: &str, role: &str) -> PathBuf {
 
 fn open(socket: &std::path::Path, queues: u32, role: &str) -> Memif {
     let words = format!(
-        "memif:{},role={role},queues={queues},wait_ms=30000",
+        "memif:{},role={role},queues={queues},wait_ms=60000",
         socket.display()
     );
     let spec: NicSpec = words.parse().expect("parses");
@@ -107,7 +107,7 @@ const FRAMES: u64 = 200_000;
 /// How long testpmd may send, where it is the one that does.
 const FLOW: Duration = Duration::from_millis(700);
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Calls `step` until it says that it is done.
 fn until(what: &str, mut step: impl FnMut() -> bool) {

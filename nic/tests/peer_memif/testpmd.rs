@@ -155,5 +155,5 @@ impl Drop for Testpmd {
     }
 }
 
-const START: Duration = Duration::from_secs(30);
-const END: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_secs(60);
+const END: Duration = Duration::from_secs(60);
