@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use port::Port;
 use testpmd::{Setup, Testpmd};
 use warpwire_nic::memif::Memif;
-use warpwire_nic::{Nic, NicSpec};
+use warpwire_nic::{Error, Nic, NicSpec};
 use warpwire_ring::memif::{ClientRx, ClientTx, ServerRx, ServerTx};
 use warpwire_ring::{Receive, Transmit};
 
@@ -83,7 +83,14 @@ fn open(socket: &std::path::Path, queues: u32, role: &str) -> Memif {
         socket.display()
     );
     let spec: NicSpec = words.parse().expect("parses");
-    Memif::open(&spec).expect("opens")
+    // On a busy machine testpmd refuses for longer than a client puts up with.
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match Memif::open(&spec) {
+            Err(Error::Peer { .. }) if Instant::now() < deadline => {}
+            opened => return opened.expect("opens"),
+        }
+    }
 }
 
 fn drive<S: Scenario, R: Receive, T: Transmit>(nic: Memif, testpmd: Testpmd) {
