@@ -1,7 +1,8 @@
 //! AF_XDP over a veth pair: our queues under device code against DPDK's `testpmd` with net_af_xdp,
 //! on the same topology, in one interleaved run. Needs root and dpdk-testpmd.
 //!
-//! `cargo bench -p warpwire-bench --bench xdp -- [receive|transmit|swap]... [rounds=N] [seconds=S]`
+//! `cargo bench -p warpwire-bench --bench xdp -- [receive|transmit|swap]... [rounds=N] [seconds=S]
+//! [patience=S]`
 #![expect(
     unsafe_code,
     reason = "plays device code over a NIC's queues, pins threads"
@@ -465,8 +466,8 @@ fn own_seconds() -> f64 {
 }
 
 /// Waits, within bounds, until the rest of the machine is quiet.
-fn wait_for_quiet() {
-    let until = Instant::now() + Duration::from_secs(60);
+fn wait_for_quiet(patience: f64) {
+    let until = Instant::now() + Duration::from_secs_f64(patience);
     while Instant::now() < until {
         let before = machine_seconds();
         thread::sleep(Duration::from_millis(400));
@@ -478,8 +479,8 @@ fn wait_for_quiet() {
 }
 
 /// Runs `work` and says how many processors others used meanwhile.
-fn watched<T>(work: impl FnOnce() -> T) -> (T, f64) {
-    wait_for_quiet();
+fn watched<T>(patience: f64, work: impl FnOnce() -> T) -> (T, f64) {
+    wait_for_quiet(patience);
     let (start, machine, own) = (Instant::now(), machine_seconds(), own_seconds());
     let result = work();
     let others = (machine_seconds() - machine) - (own_seconds() - own);
@@ -503,6 +504,7 @@ fn main() {
         return warpwire_skip::installable("needs root and dpdk-testpmd");
     }
     let (rounds, seconds) = (number("rounds=", 5.0) as u32, number("seconds=", 2.0));
+    let patience = number("patience=", 60.0);
     let asked = |name: &str| words.iter().any(|word| word == name);
     let any = Task::ALL.iter().any(|(name, ..)| asked(name));
     let topology = Topology::new();
@@ -512,8 +514,10 @@ fn main() {
         }
         let (mut us, mut them) = (Vec::new(), Vec::new());
         for round in 0..rounds * 3 {
-            let ((a, lost_a), busy_a) = watched(|| measure(&topology, task, seconds, false));
-            let ((b, lost_b), busy_b) = watched(|| measure(&topology, task, seconds, true));
+            let ((a, lost_a), busy_a) =
+                watched(patience, || measure(&topology, task, seconds, false));
+            let ((b, lost_b), busy_b) =
+                watched(patience, || measure(&topology, task, seconds, true));
             let taken = busy_a.max(busy_b) < QUIET;
             println!(
                 "  {name} {round}: ours {a:.3} (lost {lost_a:.3}), peer {b:.3} (lost {lost_b:.3}), \

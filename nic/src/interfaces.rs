@@ -88,8 +88,7 @@ impl Interface {
         (self.driver == "veth").then(|| {
             "packets from a local peer carry only the pseudo-header sum and, in generic mode, may \
              be super-frames: run `ethtool -K PEER tx off` on the peer, or accept such sums and \
-             ask for checksums when sending; VLAN tags arrive only after `ethtool -K PEER txvlan \
-             off`"
+             ask for checksums when sending"
                 .to_owned()
         })
     }

@@ -47,9 +47,11 @@ pub(crate) fn turn() -> Option<std::sync::MutexGuard<'static, ()>> {
         warpwire_skip::installable("network namespaces need root");
         return None;
     }
-    if !warpwire_skip::has_program("ip") {
-        warpwire_skip::installable("`ip` of iproute2 is not there");
-        return None;
+    for program in ["ip", "ethtool", "ping", "sysctl"] {
+        if !warpwire_skip::has_program(program) {
+            warpwire_skip::installable(format!("`{program}` is not there"));
+            return None;
+        }
     }
     Some(TURN.lock().unwrap_or_else(|broken| broken.into_inner()))
 }
