@@ -2,7 +2,10 @@
 //! on the same topology, in one interleaved run. Needs root and dpdk-testpmd.
 //!
 //! `cargo bench -p warpwire-bench --bench xdp -- [receive|transmit|swap]... [rounds=N] [seconds=S]
-//! [patience=S]`
+//! [patience=S] [urgent]`
+//!
+//! A pair of runs counts if others used little of the machine meanwhile, or if `urgent` put the
+//! measured threads before them.
 #![expect(
     unsafe_code,
     reason = "plays device code over a NIC's queues, pins threads"
@@ -15,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpwire_device::{Place, Receiver, Scalar, ScalarHost, Sender};
+use warpwire_device::{Place, Receiver, Scalar, ScalarHost, Sender, Simt};
 use warpwire_nic::xdp::live::{LiveFrames, Way};
 use warpwire_nic::{Nic, NicSpec, interfaces, namespace, xdp};
 use warpwire_protocols::parse::{Extent, Fast, Window, parse_fast};
@@ -126,6 +129,29 @@ fn pin(core: usize) {
     assert_eq!(moved, 0, "core {core}");
 }
 
+/// Puts all threads of a process, or with 0 the calling thread, before all others of the machine, or
+/// back among them.
+fn set_urgent(process: u32, urgent: bool) {
+    let threads: Vec<libc::pid_t> = match process {
+        0 => vec![0],
+        process => fs::read_dir(format!("/proc/{process}/task"))
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .collect(),
+    };
+    let (policy, sched_priority) = if urgent {
+        (libc::SCHED_RR, 1)
+    } else {
+        (libc::SCHED_OTHER, 0)
+    };
+    let parameters = libc::sched_param { sched_priority };
+    for thread in threads {
+        // SAFETY: the parameters are live.
+        unsafe { libc::sched_setscheduler(thread, policy, &parameters) };
+    }
+}
+
 /// UDP from 10.78.0.1 to 10.78.0.2, 64 bytes.
 fn frame(to: [u8; 6], from: [u8; 6]) -> [u8; 64] {
     let mut frame = [0; 64];
@@ -157,7 +183,7 @@ impl ScalarHost for Host {
         self.0.elapsed().as_nanos() as u64
     }
     fn pause(&self) {
-        std::hint::spin_loop();
+        (0..64).for_each(|_| std::hint::spin_loop());
     }
     fn sync_block(&self) {}
 }
@@ -171,12 +197,17 @@ fn ours(topology: &Topology, task: Task, stop: &AtomicBool, ready: &AtomicBool) 
         ready.store(true, Ordering::Release);
         let mut passed = 0;
         while !stop.load(Ordering::Relaxed) {
-            passed += match task {
+            let now = match task {
                 Task::Receive => side.receive(),
                 Task::Transmit => side.transmit(),
                 Task::Swap => side.swap(),
             };
+            passed += now;
             serve();
+            if now == 0 {
+                // The other thread may be the twin of this core: do not take its cycles.
+                side.simt.pause();
+            }
         }
         if task != Task::Transmit {
             assert_eq!(side.parsed, passed, "every frame is well-formed UDP");
@@ -360,44 +391,44 @@ impl Testpmd {
     }
 }
 
-/// Offers frames for a while from the near core: live frames to a receiver, which take all that the
-/// core can make; frames of a socket of our own to a swapper, so that frames also have a way back.
-/// Returns how many and the seconds it took.
-fn generate(topology: &Topology, task: Task, seconds: f64) -> (u64, f64) {
-    const PIECE: u32 = 1 << 16;
-    pin(NEAR_CORE);
+/// Offers live frames for a while from the near core: `of_1024` of 1024 that the core can make. Returns
+/// about how many and the seconds it took.
+fn generate(topology: &Topology, seconds: f64, of_1024: u32) -> (u64, f64) {
+    // Each call sets up and takes down buffers.
+    const PIECE: u32 = 1 << 18;
     let frame = frame([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 0x77]);
-    if task == Task::Swap {
-        // A flow that nothing belongs to: what comes back goes to Linux and is counted there.
-        let words = format!("xdp:v0,netns={},flow=253,mode=generic", topology.near);
-        return with_side(&words, &frame, |side, serve| {
-            let (start, mut sent) = (Instant::now(), 0);
-            while start.elapsed().as_secs_f64() < seconds {
-                sent += side.transmit();
-                serve();
-            }
-            (sent, start.elapsed().as_secs_f64())
-        });
-    }
-    let index = topology.near_index();
+    let interface = topology.near_index();
+    let way = match of_1024 {
+        1024 => Way::Out(interface),
+        of_1024 => Way::Thinned { interface, of_1024 },
+    };
+    // A new thread inherits how urgent its maker is.
     let work = || {
-        let live = LiveFrames::new(Way::Out(index), &frame).expect("live frames");
+        pin(NEAR_CORE);
+        let live = LiveFrames::new(way, &frame).expect("live frames");
         let (start, mut sent) = (Instant::now(), 0);
         while start.elapsed().as_secs_f64() < seconds {
             live.send(PIECE).expect("sends");
-            sent += u64::from(PIECE);
+            sent += u64::from(PIECE) * u64::from(of_1024) / 1024;
         }
         (sent, start.elapsed().as_secs_f64())
     };
-    namespace::within(&topology.near, || {
-        pin(NEAR_CORE);
-        work()
-    })
-    .expect("namespace")
+    namespace::within(&topology.near, work).expect("namespace")
+}
+
+/// How a run is done.
+#[derive(Clone, Copy)]
+struct Run {
+    seconds: f64,
+    /// The measured threads go before all others of the machine.
+    urgent: bool,
+    /// The part of the generator's frames that a swapper is offered.
+    swap_of_1024: u32,
 }
 
 /// Million frames a second, and the part of the offered load that was lost.
-fn measure(topology: &Topology, task: Task, seconds: f64, peer: bool) -> (f64, f64) {
+fn measure(topology: &Topology, run: Run, task: Task, peer: bool) -> (f64, f64) {
+    let seconds = run.seconds;
     let (stop, ready) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
         let mut testpmd = None;
@@ -405,15 +436,25 @@ fn measure(topology: &Topology, task: Task, seconds: f64, peer: bool) -> (f64, f
         if peer {
             testpmd = Some(Testpmd::start(topology, task));
         } else {
-            side = Some(scope.spawn(|| ours(topology, task, &stop, &ready)));
+            side = Some(scope.spawn(|| {
+                set_urgent(0, run.urgent);
+                ours(topology, task, &stop, &ready)
+            }));
             while !ready.load(Ordering::Acquire) {
                 thread::sleep(Duration::from_millis(1));
             }
         }
+        if run.urgent {
+            testpmd
+                .iter()
+                .for_each(|peer| set_urgent(peer.0.id(), true));
+            set_urgent(0, true);
+        }
         let before = topology.near_received();
         let start = Instant::now();
         let (sent, mut elapsed) = match task {
-            Task::Receive | Task::Swap => generate(topology, task, seconds),
+            Task::Receive => generate(topology, seconds, 1024),
+            Task::Swap => generate(topology, seconds, run.swap_of_1024),
             Task::Transmit => {
                 thread::sleep(Duration::from_secs_f64(seconds));
                 (0, 0.0)
@@ -423,6 +464,10 @@ fn measure(topology: &Topology, task: Task, seconds: f64, peer: bool) -> (f64, f
         if task == Task::Transmit {
             elapsed = start.elapsed().as_secs_f64();
         }
+        testpmd
+            .iter()
+            .for_each(|peer| set_urgent(peer.0.id(), false));
+        set_urgent(0, false);
         thread::sleep(Duration::from_millis(50));
         stop.store(true, Ordering::Relaxed);
         let received = match (testpmd, side) {
@@ -503,9 +548,14 @@ fn main() {
     if !warpwire_skip::is_root() || !warpwire_skip::has_program("dpdk-testpmd") {
         return warpwire_skip::installable("needs root and dpdk-testpmd");
     }
-    let (rounds, seconds) = (number("rounds=", 5.0) as u32, number("seconds=", 2.0));
-    let patience = number("patience=", 60.0);
     let asked = |name: &str| words.iter().any(|word| word == name);
+    let rounds = number("rounds=", 5.0) as u32;
+    let run = Run {
+        seconds: number("seconds=", 2.0),
+        urgent: asked("urgent"),
+        swap_of_1024: number("offer=", 512.0) as u32,
+    };
+    let patience = number("patience=", 60.0);
     let any = Task::ALL.iter().any(|(name, ..)| asked(name));
     let topology = Topology::new();
     for (name, task, target) in Task::ALL {
@@ -514,11 +564,9 @@ fn main() {
         }
         let (mut us, mut them) = (Vec::new(), Vec::new());
         for round in 0..rounds * 3 {
-            let ((a, lost_a), busy_a) =
-                watched(patience, || measure(&topology, task, seconds, false));
-            let ((b, lost_b), busy_b) =
-                watched(patience, || measure(&topology, task, seconds, true));
-            let taken = busy_a.max(busy_b) < QUIET;
+            let ((a, lost_a), busy_a) = watched(patience, || measure(&topology, run, task, false));
+            let ((b, lost_b), busy_b) = watched(patience, || measure(&topology, run, task, true));
+            let taken = run.urgent || busy_a.max(busy_b) < QUIET;
             println!(
                 "  {name} {round}: ours {a:.3} (lost {lost_a:.3}), peer {b:.3} (lost {lost_b:.3}), \
                  others used {busy_a:.2} and {busy_b:.2} processors: {}",

@@ -23,7 +23,7 @@ pub(super) enum Register {
     R9,
 }
 
-/// The width of a load or a store.
+/// The width of a load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Width {
     Word = 0x00,
@@ -90,11 +90,6 @@ impl Assembler {
     /// `to = *(width *)(from + offset)`
     pub(super) fn load(&mut self, width: Width, to: Register, from: Register, offset: i16) {
         self.emit(0x61 | width as u8, to as u8, from as u8, offset, 0);
-    }
-
-    /// `*(width *)(to + offset) = from`
-    pub(super) fn store(&mut self, width: Width, to: Register, offset: i16, from: Register) {
-        self.emit(0x63 | width as u8, to as u8, from as u8, offset, 0);
     }
 
     /// `to = to <operation> from`, 64 bits.
@@ -199,7 +194,6 @@ mod tests {
         program.set(R1, 0x1122_3344_5566_7788);
         program.jump_if(R2, When::Above, R7, end);
         program.jump_if_value(R2, When::NotEqual, 6, end);
-        program.store(Width::Half, R1, 4, R2);
         program.swap_from_network_16(R2);
         program.call(51);
         program.place(end);
@@ -218,9 +212,8 @@ mod tests {
             [0x54, 0x07, 0, 0, 0x00, 0xff, 0xff, 0xff],
             [0x18, 0x01, 0, 0, 0x88, 0x77, 0x66, 0x55],
             [0, 0, 0, 0, 0x44, 0x33, 0x22, 0x11],
-            [0x2d, 0x72, 4, 0, 0, 0, 0, 0],
-            [0x56, 0x02, 3, 0, 6, 0, 0, 0],
-            [0x6b, 0x21, 4, 0, 0, 0, 0, 0],
+            [0x2d, 0x72, 3, 0, 0, 0, 0, 0],
+            [0x56, 0x02, 2, 0, 6, 0, 0, 0],
             [0xdc, 0x02, 0, 0, 16, 0, 0, 0],
             [0x85, 0, 0, 0, 51, 0, 0, 0],
             [0x95, 0, 0, 0, 0, 0, 0, 0],

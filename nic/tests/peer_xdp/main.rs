@@ -16,6 +16,7 @@ use topology::{
     FAR_HOST, FAR_MAC, NEAR, NEAR_MAC, OURS, Shape, THIRD, Topology, attempt, run, turn,
 };
 use warpwire_nic::interfaces::interfaces;
+use warpwire_nic::xdp::live::{LiveFrames, Way};
 use warpwire_nic::{Features, Nic, NicSpec, namespace, xdp};
 
 const PORT: u16 = 4000;
@@ -606,4 +607,31 @@ fn memory_of_one_shape_is_shared_and_of_another_is_refused() {
     assert!(error.contains("slot=2048"), "{error}");
     let nics = xdp::open_all(&[words("v1", ""), words("w1", ",depth=128")]).expect("opens");
     assert!(nics[1].choices().join("\n").contains("shared with the NIC"));
+}
+
+#[test]
+fn the_generator_sends_what_it_says() {
+    let Some(_turn) = turn() else { return };
+    let topology = Topology::new("v", Shape::default());
+    let mut port = Port::open(&topology.spec("all,mode=native"));
+    let near = namespace::within(&topology.near, interfaces).expect("namespace");
+    let near = near.expect("lists");
+    let interface = near.iter().find(|one| one.name == "v0").expect("v0").index;
+    let frame = udp_to_near(PORT, &payload(1, 100), Sum::Full);
+    let thinned = Way::Thinned {
+        interface,
+        of_1024: 512,
+    };
+    for (way, want) in [(Way::Out(interface), 1500..=1500), (thinned, 600..=900)] {
+        let live = namespace::within(&topology.near, || {
+            let live = LiveFrames::new(way, &frame).unwrap_or_else(|error| panic!("{error}"));
+            live.send(1500).expect("sends");
+        });
+        live.expect("namespace");
+        let frames = port.collect(|frames| frames.len() >= *want.end());
+        assert!(want.contains(&frames.len()), "{way:?}: {}", frames.len());
+        assert!(frames.iter().all(|(got, _)| *got == frame), "{way:?}");
+    }
+    let error = LiveFrames::new(Way::Out(interface), &[0; 13]).expect_err("too short");
+    assert!(error.to_string().contains("14 to 3520"), "{error}");
 }
