@@ -74,7 +74,7 @@ impl Rules {
         let kernel = policy.kernel(function.name).filter(|_| function.is_entry);
         let mut rules = Self {
             local_memory: kernel.is_none_or(|rule| !rule.hot),
-            byte_loads: true,
+            byte_loads: kernel.is_none_or(|rule| rule.byte_loads),
         };
         for rule in policy.function(function.name) {
             rules.local_memory &= !rule.hot;

@@ -26,6 +26,9 @@ pub struct KernelRule {
     pub name: String,
     /// Hot: no local memory.
     pub hot: bool,
+    /// Whether single bytes may be loaded.
+    #[serde(default = "yes")]
+    pub byte_loads: bool,
     /// Registers at most, by target.
     pub registers: BTreeMap<Target, u32>,
     /// Stack at most, for the kernel and what it calls.
