@@ -49,7 +49,8 @@ fn a_kernel_becomes_clean_and_measured_ptx() {
     let mut report = Report::new(&build.toolchain.description);
     for target in Target::ALL {
         let ptx = build.ptx(target).unwrap();
-        report.add(target, &ptx, &policy(), &assembler).unwrap();
+        let resources = assembler.assemble(&ptx, target).unwrap();
+        report.add(target, &ptx, &policy(), resources).unwrap();
     }
     drop(turn);
     println!("{report}");
@@ -86,9 +87,9 @@ fn what_the_compiler_does_to_careless_code_is_refused() {
     let turn = TURN.lock().unwrap();
     let mut report = Report::new(&build.toolchain.description);
     let target = Target::Sm80;
-    report
-        .add(target, &build.ptx(target).unwrap(), &policy(), &assembler)
-        .unwrap();
+    let ptx = build.ptx(target).unwrap();
+    let resources = assembler.assemble(&ptx, target).unwrap();
+    report.add(target, &ptx, &policy(), resources).unwrap();
     drop(turn);
     let faults = report.faults().join("\n");
     for expected in [

@@ -169,7 +169,7 @@ fn is_instruction(line: &str, before: &str) -> bool {
     address.trim().starts_with("/*") && !code.is_empty() && !is_padding
 }
 
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(1200);
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,8 @@ pub use report::Report;
 pub use warpwire_ptx::{Build, Target, linker, toolchain};
 
 use crate::{Error, process, repository};
+use assemble::Assembler;
+use policy::Policy;
 use std::path::Path;
 
 /// The PTX that the repository holds.
@@ -18,6 +20,9 @@ pub const COMMITTED: &str = "pipelines/kernels/warpwire.ptx";
 
 /// What each kernel may use.
 pub const POLICY: &str = "pipelines/kernels/policy.toml";
+
+/// What each probe may use.
+const PROBES_POLICY: &str = "deploy/probes/policy.toml";
 
 /// Arguments of `cargo xtask ptx`.
 ///
@@ -63,14 +68,38 @@ pub fn main(options: &Options) -> Result<bool, Error> {
     Ok(report.is_clean())
 }
 
-/// Builds, lints and assembles the kernels for every target.
+/// Builds, lints and assembles the kernels and the probes for every target.
 pub fn run(root: &Path) -> Result<Report, Error> {
-    let policy = policy::Policy::read(&root.join(POLICY))?;
-    let build = of_kernels(root)?;
-    let assembler = assemble::Assembler::find(root)?;
-    let mut report = Report::new(&build.toolchain.description);
-    for target in Target::ALL {
-        report.add(target, &build.ptx(target)?, &policy, &assembler)?;
+    let assembler = Assembler::find(root)?;
+    let kernels = of_kernels(root)?;
+    let probes = Build {
+        package: "warpwire-probes".into(),
+        ..kernels.clone()
+    };
+    let mut report = Report::new(&kernels.toolchain.description);
+    for (build, policy) in [(&kernels, POLICY), (&probes, PROBES_POLICY)] {
+        let policy = Policy::read(&root.join(policy))?;
+        let built = Target::ALL.map(|target| (target, build.ptx(target)));
+        // One file at a time leaves all but one processor idle for minutes.
+        let measured = std::thread::scope(|scope| {
+            let threads = built.map(|(target, ptx)| {
+                let assembler = &assembler;
+                scope.spawn(move || {
+                    let ptx = ptx?;
+                    let resources = assembler.assemble(&ptx, target)?;
+                    Ok::<_, Error>((target, ptx, resources))
+                })
+            });
+            threads.map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|why| std::panic::resume_unwind(why))
+            })
+        });
+        for unit in measured {
+            let (target, ptx, resources) = unit?;
+            report.add(target, &ptx, &policy, resources)?;
+        }
     }
     Ok(report)
 }

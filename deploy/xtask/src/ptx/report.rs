@@ -1,10 +1,11 @@
 //! The table of kernels, targets and what they take, and the faults found on the way.
 
-use super::assemble::{Assembler, Resources};
+use super::assemble::Resources;
 use super::policy::{KernelRule, Policy};
 use super::{Target, lints, sources};
 use crate::table::Table;
 use crate::{Error, repository};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What building, linting and assembling came to.
@@ -37,19 +38,20 @@ impl Report {
         }
     }
 
-    /// Lints and assembles one target's PTX.
+    /// Lints one target's PTX, and compares what its functions take with their bounds. The first
+    /// PTX of all is the one to commit.
     pub fn add(
         &mut self,
         target: Target,
         ptx: &Path,
         policy: &Policy,
-        assembler: &Assembler,
+        resources: BTreeMap<String, Resources>,
     ) -> Result<(), Error> {
         let text = repository::text(ptx)?;
         let faults = lints::faults(&text, policy);
         self.faults
             .extend(faults.into_iter().map(|fault| format!("{target}: {fault}")));
-        for (kernel, resources) in assembler.assemble(ptx, target)? {
+        for (kernel, resources) in resources {
             let rule = policy.kernel(&kernel);
             if let Some(rule) = rule {
                 self.faults.extend(over(&kernel, target, &resources, rule));
@@ -62,7 +64,7 @@ impl Report {
                 bound,
             });
         }
-        if target == Target::ALL[0] {
+        if self.text.is_empty() {
             self.text = text;
         }
         Ok(())
@@ -126,7 +128,7 @@ impl std::fmt::Display for Report {
                 number => number.to_string(),
             };
             table.row([
-                kernel.clone(),
+                readable(kernel),
                 target.to_string(),
                 or_caller(resources.registers),
                 bound.map_or_else(|| "-".to_owned(), |bound| bound.to_string()),
@@ -147,6 +149,21 @@ impl std::fmt::Display for Report {
             self.faults.len()
         )
     }
+}
+
+/// A symbol for people: the path without hashes and without type arguments.
+fn readable(symbol: &str) -> String {
+    let path = format!("{:#}", rustc_demangle::demangle(symbol));
+    let mut depth = 0_u32;
+    let is_outside = |letter: &char| {
+        depth = match letter {
+            '<' => depth + 1,
+            '>' => depth.saturating_sub(1),
+            _ => depth,
+        };
+        depth == 0 && *letter != '>'
+    };
+    path.chars().filter(is_outside).collect()
 }
 
 /// Bounds that a kernel breaks.
@@ -182,6 +199,16 @@ fn over(kernel: &str, target: Target, found: &Resources, rule: &KernelRule) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn symbols_are_readable() {
+        let check = |symbol: &str, expected: &str| assert_eq!(readable(symbol), expected);
+        check("probe_parse", "probe_parse");
+        check(
+            "_RNvNtCslieDshgaflj_14fixture_kernel6device10sum_of_row",
+            "fixture_kernel::device::sum_of_row",
+        );
+    }
 
     #[test]
     fn every_bound_is_held() {
