@@ -10,7 +10,7 @@ use warpwire_protocols::parse::{Extent, Fast, Headers, Tail, Window, parse_fast_
 
 /// What the host passes: one pointer to this block. Each array has an element for each thread.
 #[repr(C)]
-pub struct Parameters {
+pub(crate) struct Parameters {
     windows: *const Window,
     tails: *const Tail,
     extents: *const Extent,
@@ -56,7 +56,7 @@ impl Row {
 /// # Safety
 /// The block and its arrays are live device memory with an element for each thread.
 #[unsafe(no_mangle)]
-pub unsafe extern "gpu-kernel" fn probe_load(parameters: *const Parameters) {
+pub(crate) unsafe extern "gpu-kernel" fn probe_load(parameters: *const Parameters) {
     // SAFETY: passed on.
     let row = unsafe { Row::load(parameters) };
     row.store(row.window.0.iter().fold(0, |all, word| all ^ word));
@@ -67,7 +67,7 @@ pub unsafe extern "gpu-kernel" fn probe_load(parameters: *const Parameters) {
 /// # Safety
 /// As for [`probe_load`].
 #[unsafe(no_mangle)]
-pub unsafe extern "gpu-kernel" fn probe_parse(parameters: *const Parameters) {
+pub(crate) unsafe extern "gpu-kernel" fn probe_parse(parameters: *const Parameters) {
     // SAFETY: passed on.
     let row = unsafe { Row::load(parameters) };
     // SAFETY: the promise that the row was loaded under.
@@ -89,7 +89,7 @@ pub unsafe extern "gpu-kernel" fn probe_parse(parameters: *const Parameters) {
 /// # Safety
 /// As for [`probe_load`].
 #[unsafe(no_mangle)]
-pub unsafe extern "gpu-kernel" fn probe_icrc_headers(parameters: *const Parameters) {
+pub(crate) unsafe extern "gpu-kernel" fn probe_icrc_headers(parameters: *const Parameters) {
     // SAFETY: passed on.
     let row = unsafe { Row::load(parameters) };
     row.store(icrc::begin_ipv4(&row.window).state());
@@ -101,13 +101,17 @@ pub unsafe extern "gpu-kernel" fn probe_icrc_headers(parameters: *const Paramete
 /// # Safety
 /// As for [`probe_load`].
 #[unsafe(no_mangle)]
-pub unsafe extern "gpu-kernel" fn probe_icrc_lane(parameters: *const Parameters) {
+pub(crate) unsafe extern "gpu-kernel" fn probe_icrc_lane(parameters: *const Parameters) {
     const BEHIND: Shift = Shift::bytes(1984);
     // SAFETY: passed on.
     let row = unsafe { Row::load(parameters) };
-    let words = row.window.0;
-    let load = |index: usize| words.get(index).copied().unwrap_or(0);
-    let part = Crc32::partial().update_words(words.len(), load);
+    // SAFETY: the promise that the row was loaded under.
+    let words = unsafe { row.parameters.windows.add(row.index) }.cast::<u32>();
+    let load = |index: usize| {
+        // SAFETY: `update_words` asks for indices below the count, and a window has 16 words.
+        unsafe { words.add(index).read() }
+    };
+    let part = Crc32::partial().update_words(Window::LENGTH / 4, load);
     row.store(part.shifted(BEHIND).state());
 }
 
