@@ -129,8 +129,8 @@ fn pin(core: usize) {
     assert_eq!(moved, 0, "core {core}");
 }
 
-/// Puts all threads of a process, or with 0 the calling thread, before all others of the machine, or
-/// back among them.
+/// Puts all threads of a process, or with 0 the calling thread, before all others of the
+/// machine, or back among them.
 fn set_urgent(process: u32, urgent: bool) {
     let threads: Vec<libc::pid_t> = match process {
         0 => vec![0],
@@ -391,8 +391,8 @@ impl Testpmd {
     }
 }
 
-/// Offers live frames for a while from the near core: `of_1024` of 1024 that the core can make. Returns
-/// about how many and the seconds it took.
+/// Offers live frames for a while from the near core: `of_1024` of 1024 that the core can
+/// make. Returns about how many and the seconds it took.
 fn generate(topology: &Topology, seconds: f64, of_1024: u32) -> (u64, f64) {
     // Each call sets up and takes down buffers.
     const PIECE: u32 = 1 << 18;

@@ -25,8 +25,8 @@ pub struct LiveFrames {
 pub enum Way {
     /// Sends it out of the interface with this index.
     Out(u32),
-    /// Sends some out of an interface, chosen at random, and drops the others: a smaller load at the
-    /// same cost.
+    /// Sends some out of an interface, chosen at random, and drops the others: a smaller load
+    /// at the same cost.
     Thinned {
         /// The interface's index.
         interface: u32,
