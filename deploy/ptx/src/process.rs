@@ -86,9 +86,20 @@ impl Running {
     /// # Errors
     /// When it cannot be started.
     pub fn start(command: &mut Command, show: Show) -> Result<Self, Error> {
+        Self::spawn(command.stdin(Stdio::null()), show)
+    }
+
+    /// Starts a program that takes commands, see [`Running::say`].
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn converse(command: &mut Command) -> Result<Self, Error> {
+        Self::spawn(command.stdin(Stdio::piped()), Show::Nothing)
+    }
+
+    fn spawn(command: &mut Command, show: Show) -> Result<Self, Error> {
         let start = Instant::now();
         let mut child = command
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -181,10 +192,11 @@ impl Running {
         }
     }
 
-    /// Its process id.
-    #[must_use]
-    pub fn id(&self) -> u32 {
-        self.child.id()
+    /// Writes a line to its standard input. One that has ended does not hear it.
+    pub fn say(&mut self, line: &str) {
+        if let Some(input) = &mut self.child.stdin {
+            let _ = writeln!(input, "{line}");
+        }
     }
 }
 

@@ -12,3 +12,9 @@ pub mod table;
 pub mod tiers;
 
 pub use warpwire_ptx::{Error, process};
+
+/// The cargo that started us, else the one on `PATH`.
+#[must_use]
+pub fn cargo() -> std::ffi::OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use xtask::{Error, ptx, setup, tiers};
+use xtask::{Error, interop, ptx, setup, tiers};
 
 /// The project's own tasks.
 #[derive(Parser)]
@@ -20,6 +20,9 @@ enum Task {
     Test(tiers::Options),
     /// Build, lint, assemble and measure the kernels as PTX.
     Ptx(ptx::Options),
+    /// Compare our answers with those of outside judges; fail on a difference without a reason.
+    #[command(subcommand)]
+    Interop(interop::Subject),
 }
 
 fn main() -> ExitCode {
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
         Task::Setup(options) => setup::main(&options),
         Task::Test(options) => tiers::main(&options),
         Task::Ptx(options) => ptx::main(&options),
+        Task::Interop(subject) => interop::main(&subject),
     };
     report(outcome)
 }

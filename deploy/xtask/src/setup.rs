@@ -162,6 +162,7 @@ const DEBIAN: &[&str] = &[
     "ethtool",
     "iperf3",
     "iproute2",
+    "ndisc6",
     "iputils-ping",
     "python3-scapy",
     "tcpdump",

@@ -1,8 +1,34 @@
 //! Our answers against those of outside judges.
 
+pub mod bytes;
 pub mod captures;
 pub mod cases;
 pub mod counts;
 pub mod differences;
+pub mod linux;
+pub mod memif;
 pub mod namespaces;
+pub mod packets;
+pub mod play;
+pub mod product;
+pub mod testpmd;
 pub mod tshark;
+
+use crate::Error;
+
+/// What is judged.
+#[derive(clap::Subcommand, Debug)]
+pub enum Subject {
+    /// Packets: counts, bytes, checksums, hosts and load generators as peers.
+    Packets(packets::Options),
+}
+
+/// `cargo xtask interop`.
+///
+/// # Errors
+/// What kept the judges from being heard.
+pub fn main(subject: &Subject) -> Result<bool, Error> {
+    match subject {
+        Subject::Packets(options) => packets::main(options),
+    }
+}

@@ -28,7 +28,7 @@ impl Namespace {
                      net.ipv6.conf.default.router_solicitations=0 \
                      net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.all.accept_dad=0";
         space.run(&format!("sysctl -qw {quiet}"), SHORT)?;
-        space.run("ip link set lo up", SHORT)?;
+        space.run("ip link set dev lo up", SHORT)?;
         Ok(space)
     }
 
@@ -45,7 +45,7 @@ impl Namespace {
             )
         };
         ip(&format!(
-            "link add {} type veth peer name {}",
+            "link add name {} type veth peer name {}",
             end(self, own),
             end(other, others)
         ))?;
@@ -55,7 +55,7 @@ impl Namespace {
                 let words = format!("ip address add {address} dev {} {nodad}", end.name);
                 space.run(&words, SHORT)?;
             }
-            space.run(&format!("ip link set {} up", end.name), SHORT)?;
+            space.run(&format!("ip link set dev {} up", end.name), SHORT)?;
         }
         Ok(())
     }

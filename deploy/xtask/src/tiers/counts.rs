@@ -36,6 +36,21 @@ impl Counts {
         }
     }
 
+    /// A table of cases: what its closing line says, and the judges that were not heard.
+    pub(super) fn of_cases(outcome: &Outcome) -> Self {
+        let last = outcome.stdout.lines().last().unwrap_or("");
+        let skips = outcome.stderr.lines();
+        let mut counts = Self {
+            passed: number_before(last, " passed"),
+            failed: number_before(last, " failed"),
+            skipped: skips.filter(|line| line.starts_with(SKIPPED)).count(),
+        };
+        if !outcome.is_success() && counts.failed == 0 {
+            counts.failed = 1;
+        }
+        counts
+    }
+
     /// A program of tests: what its harness says, less the tests that skipped themselves.
     pub(super) fn of_tests(outcome: &Outcome) -> Self {
         let mut counts = Self::of_text(&outcome.stdout, &outcome.stderr);

@@ -5,7 +5,7 @@ mod counts;
 
 use crate::process::{self, Outcome, SKIPPED, Show};
 use crate::table::Table;
-use crate::{Error, ptx, repository, setup};
+use crate::{Error, cargo, ptx, repository, setup};
 use binaries::Binary;
 use clap::ValueEnum;
 use counts::Counts;
@@ -41,6 +41,8 @@ pub enum Tier {
     Ptx,
     /// Tests against other programs over a network, in namespaces of their own.
     Peers,
+    /// The command against outside judges.
+    Interop,
 }
 
 impl Tier {
@@ -53,6 +55,7 @@ impl Tier {
             Self::Docs => "docs",
             Self::Ptx => "ptx",
             Self::Peers => "peers",
+            Self::Interop => "interop",
         }
     }
 
@@ -65,7 +68,8 @@ impl Tier {
             Self::Unit => 420,
             Self::Docs => 180,
             Self::Ptx => 480,
-            Self::Peers => 480,
+            Self::Peers => 240,
+            Self::Interop => 420,
         })
     }
 
@@ -162,6 +166,10 @@ impl Run {
             Tier::Docs => self.docs(deadline)?,
             Tier::Structure | Tier::Unit | Tier::Peers => self.tests(tier, deadline)?,
             Tier::Ptx => self.ptx(deadline)?,
+            Tier::Interop => {
+                let words = ["interop", "packets", "--quick"];
+                Counts::of_cases(&self.run_own(&words, deadline)?.1)
+            }
         };
         Ok((counts, start.elapsed()))
     }
@@ -233,13 +241,18 @@ impl Run {
 
     /// Another task of this program, as a check.
     fn own(&self, words: &[&str], deadline: Instant) -> Result<Counts, Error> {
+        let (command, outcome) = self.run_own(words, deadline)?;
+        Ok(Counts::of_check(&command, &outcome))
+    }
+
+    fn run_own(&self, words: &[&str], deadline: Instant) -> Result<(Command, Outcome), Error> {
         // The build of the tests has replaced our own file.
         let copy = repository::target(&self.root).join("xtask-copy");
         process::copy(process::own(), &copy)?;
         let mut command = Command::new(copy);
         command.current_dir(&self.root).args(words);
         let outcome = process::run(&mut command, left(deadline), Show::All)?;
-        Ok(Counts::of_check(&command, &outcome))
+        Ok((command, outcome))
     }
 
     fn tests(&self, tier: Tier, deadline: Instant) -> Result<Counts, Error> {
@@ -282,11 +295,6 @@ fn told(name: &str, outcome: &Outcome) -> Counts {
 
 fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
-}
-
-/// The cargo that started us, else the one on `PATH`.
-fn cargo() -> std::ffi::OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
 #[cfg(test)]
