@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use warpwire_nic::memif::Memif;
-use warpwire_nic::pcap::{CapturePort, Reader, Words};
+use warpwire_nic::pcap::{CapturePort, MAX_RECORD_BYTES, Reader, Words};
 use warpwire_nic::soft::{
     AdapterConfig, Clock, Fabric, FabricConfig, Impairments, PortId, SoftNic,
 };
@@ -150,7 +150,7 @@ fn open_capture(fabric: &Fabric, entry: &NicEntry) -> Result<(SoftNic, Play), Er
     let port = CapturePort::open(Some(&words.play), words.record.as_deref(), words.pace)?;
     let config = AdapterConfig {
         queues: entry.queues,
-        depth: 256,
+        depth: CAPTURE_SLOTS,
         slot_bytes: CAPTURE_SLOT_BYTES,
         max_frame_bytes: CAPTURE_SLOT_BYTES,
         ..AdapterConfig::default()
@@ -179,5 +179,7 @@ fn frames_of(path: &Path) -> u64 {
     frames
 }
 
-/// Bytes of a slot for frames from captures.
-const CAPTURE_SLOT_BYTES: u32 = 65_536;
+/// Bytes of a slot for frames from captures: no record that is read is longer.
+const CAPTURE_SLOT_BYTES: u32 = MAX_RECORD_BYTES as u32;
+/// Slots for frames from captures, which wait until there is one.
+const CAPTURE_SLOTS: u32 = 64;
