@@ -128,7 +128,11 @@ fn echo(packet: &mut Packet<'_>, own: &[PackedAddress], mac: [u8; 6]) -> Option<
     let checksum = bytes.be16(l4 + 2)?;
     let (old, new) = (u16::from(request) << 8, u16::from(reply) << 8);
     bytes.set_be16(l4, new);
-    bytes.set_be16(l4 + 2, patch16(checksum, old, new));
+    let patched = patch16(checksum, old, new);
+    bytes.set_be16(l4 + 2, patched);
+    if patched == 0 && headers.ip_version == 4 && is_zero(packet) {
+        bytes.set_be16(l4 + 2, 0xffff);
+    }
     let (at, words) = if headers.ip_version == 4 {
         (l3 + 12, 1)
     } else {
@@ -189,6 +193,15 @@ fn neighbour(packet: &mut Packet<'_>, own: &[PackedAddress], mac: [u8; 6]) -> Op
         .set_be16(l4 + 2, pseudo.plus(message).checksum());
     packet.edited();
     Some(NEIGHBOUR_ANSWERED)
+}
+
+/// Whether a message is nothing but zeros: the checksum of an echo reply is then all ones, which a
+/// patch of the request's cannot tell from zero (RFC 1624, section 3).
+#[cold]
+#[inline(never)]
+fn is_zero(packet: &Packet<'_>) -> bool {
+    let headers = packet.headers();
+    sum(packet, u32::from(headers.l4), headers.end()).checksum() == 0xffff
 }
 
 /// Whether an address is one of ours.
@@ -314,6 +327,22 @@ mod tests {
             let counts = [("fragments", 1)];
             Scene::default().check::<Respond>(&ALL, (name, name), Verdict::Next, &counts);
         }
+    }
+
+    #[test]
+    fn an_answer_of_zeros_has_a_checksum_of_ones() {
+        let mut request = frame("echo4_request");
+        let l4 = 34;
+        let length = usize::from(u16::from_be_bytes([request[16], request[17]])) + 14;
+        request[l4..length].fill(0);
+        request[l4..l4 + 4].copy_from_slice(&[8, 0, 0xf7, 0xff]);
+        let answered = Scene::default().run::<Respond>(&ALL, &request);
+        assert_eq!(answered.verdict, Verdict::Send(PORT));
+        assert_eq!(answered.bytes[l4..l4 + 4], [0, 0, 0xff, 0xff]);
+        // The same checksum over words that sum up to all ones stays in its usual form.
+        request[length - 2..length].fill(0xff);
+        let answered = Scene::default().run::<Respond>(&ALL, &request);
+        assert_eq!(answered.bytes[l4..l4 + 4], [0, 0, 0, 0]);
     }
 
     #[test]
