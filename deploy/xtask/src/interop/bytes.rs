@@ -145,7 +145,8 @@ const GROUPS: [(&str, &str); 5] = [
     ),
     (
         "macswap",
-        "\n[[receive.stage]]\ndo = \"rewrite\"\nswap_macs = true\n\n[[receive.stage]]\ndo = \"reply\"\n",
+        "\n[[receive.stage]]\ndo = \"rewrite\"\nswap_macs = true\n\n\
+         [[receive.stage]]\ndo = \"reply\"\n",
     ),
     (
         "hop",
@@ -162,7 +163,8 @@ const GROUPS: [(&str, &str); 5] = [
     (
         "rewrite6",
         "\n[[receive.stage]]\ndo = \"rewrite\"\nswap_macs = true\nsource = \"2001:db8::7\"\n\
-         destination = \"2001:db8::9\"\ndestination_port = 5555\n\n[[receive.stage]]\ndo = \"reply\"\n",
+         destination = \"2001:db8::9\"\ndestination_port = 5555\n\n\
+         [[receive.stage]]\ndo = \"reply\"\n",
     ),
 ];
 

@@ -344,8 +344,8 @@ impl Wire {
     }
 }
 
-/// A share in words. A whole sum is now and then the same as the pseudo-header's alone, and completing
-/// it changes nothing: so none is never quite none.
+/// A share in words. A whole sum is now and then the same as the pseudo-header's alone, and
+/// completing it changes nothing: so none is never quite none.
 fn share(part: u64, all: u64) -> &'static str {
     match part.saturating_mul(100) {
         hundred if hundred >= all.saturating_mul(80) => "nearly all",
