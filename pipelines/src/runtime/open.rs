@@ -182,4 +182,4 @@ fn frames_of(path: &Path) -> u64 {
 /// Bytes of a slot for frames from captures: no record that is read is longer.
 const CAPTURE_SLOT_BYTES: u32 = MAX_RECORD_BYTES as u32;
 /// Slots for frames from captures, which wait until there is one.
-const CAPTURE_SLOTS: u32 = 64;
+const CAPTURE_SLOTS: u32 = 256;
