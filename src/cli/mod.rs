@@ -6,11 +6,13 @@
 mod check;
 mod demonstration;
 mod interfaces;
+mod kernel;
 mod run;
 mod stages;
 mod table;
 
 use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -34,6 +36,8 @@ enum Command {
     Check(check::Arguments),
     Stages(stages::Arguments),
     Interfaces(interfaces::Arguments),
+    /// Work on kernels with stages of your own
+    Kernel(kernel::Arguments),
 }
 
 /// Why a subcommand ended early.
@@ -41,7 +45,7 @@ enum Command {
 enum Failure {
     /// The pipeline file is wrong.
     #[error(transparent)]
-    File(#[from] Problems),
+    Pipeline(#[from] Problems),
     /// The pipeline could not run, or did not run to its end.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -52,6 +56,27 @@ enum Failure {
         name: String,
         /// The names that there are.
         known: String,
+    },
+    /// A crate with stages is not as it must be.
+    #[error("{}: {problem}; {cure}", manifest.display())]
+    Crate {
+        /// Its manifest.
+        manifest: PathBuf,
+        /// What is wrong.
+        problem: String,
+        /// What to write.
+        cure: String,
+    },
+    /// Something could not be built.
+    #[error(transparent)]
+    Build(warpwire_ptx::Error),
+    /// A file cannot be read or written.
+    #[error("{}: {source}; name a file or folder that can be used", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
     },
     /// The machine's interfaces cannot be listed.
     #[error("interfaces: the kernel does not list them: {0}; allow netlink sockets")]
@@ -64,9 +89,9 @@ enum Failure {
 impl Failure {
     fn code(&self) -> ExitCode {
         match self {
-            Self::File(_) | Self::Stage { .. } => ExitCode::from(2),
+            Self::Pipeline(_) | Self::Stage { .. } | Self::Crate { .. } => ExitCode::from(2),
             Self::Run(RunError::Nic(warpwire_nic::Error::Spec { .. })) => ExitCode::from(2),
-            Self::Run(_) | Self::Interfaces(_) | Self::Output(_) => ExitCode::from(1),
+            _ => ExitCode::from(1),
         }
     }
 }
@@ -78,6 +103,10 @@ pub fn main() -> ExitCode {
 
 /// Runs the command with the stages of a kit.
 pub fn main_with(kit: &Kit) -> ExitCode {
+    // rustc knows its linker by a name only, so the environment says that we are it.
+    if let Some(linked) = warpwire_ptx::linker::main() {
+        return end(linked.map_err(Failure::Build));
+    }
     let arguments = Arguments::parse();
     let outcome = match &arguments.command {
         None => demonstration::run(kit, &arguments.options),
@@ -85,7 +114,12 @@ pub fn main_with(kit: &Kit) -> ExitCode {
         Some(Command::Check(arguments)) => check::run(arguments, kit.catalogue()),
         Some(Command::Stages(arguments)) => stages::run(arguments, kit.catalogue()),
         Some(Command::Interfaces(arguments)) => interfaces::run(arguments),
+        Some(Command::Kernel(arguments)) => kernel::run(arguments),
     };
+    end(outcome)
+}
+
+fn end(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read our output has seen enough.

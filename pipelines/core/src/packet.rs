@@ -181,17 +181,8 @@ impl<'a> Packet<'a> {
     /// Exchanges the Ethernet addresses.
     #[inline(always)]
     pub fn swap_macs(&mut self) -> bool {
-        let bytes = self.bytes();
-        let (Some(a), Some(b), Some(c)) = (bytes.be32(0), bytes.be32(4), bytes.be32(8)) else {
-            return false;
-        };
-        // Bytes 0 to 5 are the destination, 6 to 11 the source: a and the upper half of b, the
-        // lower half of b and c.
-        let swapped = bytes.set_be32(0, b << 16 | c >> 16)
-            && bytes.set_be32(4, c << 16 | a >> 16)
-            && bytes.set_be32(8, a << 16 | b >> 16);
         self.edited();
-        swapped
+        swap_macs(&self.head)
     }
 
     /// The Ethernet address at `offset`.
@@ -247,30 +238,49 @@ pub const SMALLEST_SLOT: u32 = 128;
 
 /// The fast path where it fits, else the slow one.
 #[inline(always)]
-pub(crate) fn parse(
-    head: Piece<'_>,
-    rest: &Rest<'_>,
-    length: u32,
-) -> (Headers, Option<DropReason>) {
-    let extent = Extent {
-        length,
-        available: head.length(),
-    };
-    let tail = || head.quad(4).map(|Quad(words)| Tail(words));
-    let fast = match head.window() {
-        Some(words) => parse_fast_with(&Window(words), extent, tail),
-        None => Fast::Slow,
-    };
-    match fast {
+fn parse(head: Piece<'_>, rest: &Rest<'_>, length: u32) -> (Headers, Option<DropReason>) {
+    match parse_head(head, length) {
         Fast::Parsed(headers) => (headers, None),
         Fast::Slow => parse_slowly(head, rest, length),
     }
 }
 
+/// The fast path, over the first bytes of a frame of `length` bytes.
+#[inline(always)]
+pub(crate) fn parse_head(head: Piece<'_>, length: u32) -> Fast {
+    let extent = Extent {
+        length,
+        available: head.length(),
+    };
+    let tail = || head.quad(4).map(|Quad(words)| Tail(words));
+    match head.window() {
+        Some(words) => parse_fast_with(&Window(words), extent, tail),
+        None => Fast::Slow,
+    }
+}
+
+/// Exchanges the Ethernet addresses at the start of a frame. Says no, and changes nothing, if they
+/// are not there.
+#[inline(always)]
+pub(crate) fn swap_macs(bytes: &Piece<'_>) -> bool {
+    let (Some(a), Some(b), Some(c)) = (bytes.be32(0), bytes.be32(4), bytes.be32(8)) else {
+        return false;
+    };
+    // Bytes 0 to 5 are the destination, 6 to 11 the source: a and the upper half of b, the lower
+    // half of b and c.
+    bytes.set_be32(0, b << 16 | c >> 16)
+        && bytes.set_be32(4, c << 16 | a >> 16)
+        && bytes.set_be32(8, a << 16 | b >> 16)
+}
+
 /// Outlined, so that the copy of the header bytes does not belong to the fast path's frame.
 #[cold]
 #[inline(never)]
-fn parse_slowly(head: Piece<'_>, rest: &Rest<'_>, length: u32) -> (Headers, Option<DropReason>) {
+pub(crate) fn parse_slowly(
+    head: Piece<'_>,
+    rest: &Rest<'_>,
+    length: u32,
+) -> (Headers, Option<DropReason>) {
     let mut copy = [0; HEADER_BYTES];
     let mut at = head.copy_out(0, &mut copy);
     let mut index = 1;

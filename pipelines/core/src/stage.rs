@@ -8,9 +8,9 @@
 //! 2. Describe it in a `const` [`Spec`]: its word, its fields and where each lies in the arguments,
 //!    its counters. The host reads pipeline files and prints counters by that alone.
 //! 3. Implement [`Stage`]: look at the frame, change it in place, count, return a [`Verdict`].
-//! 4. Name it: a built-in stage in `stages/mod.rs`, one of your own by
-//!    [`stage_set!`](crate::stage_set) in your crate, which `warpwire kernel build` turns into a
-//!    kernel and a command.
+//! 4. Name it: a built-in stage in `stages/mod.rs`; one of your own by
+//!    [`stages!`](crate::stages!) at the root of your crate, which `warpwire kernel build` turns
+//!    into a command and a kernel. `examples/stage` is such a crate.
 
 use warpwire_device::Simt;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

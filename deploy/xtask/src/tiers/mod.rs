@@ -77,7 +77,7 @@ impl Tier {
     fn of(binary: &Binary) -> Self {
         match binary.target.as_str() {
             "structure" => Self::Structure,
-            "ptx" => Self::Ptx,
+            "ptx" | "kernel_build" => Self::Ptx,
             target if target.starts_with("peer_") => Self::Peers,
             _ => Self::Unit,
         }

@@ -50,6 +50,7 @@ pub(crate) trait Outputs {
 impl<'a, F: RingFormat> Input<'a, F> {
     /// # Safety
     /// *The port's promise*: its queues' and its program's memory is live for `'a`.
+    #[inline(never)]
     pub(crate) unsafe fn attach(port: &'a Port, number: u32) -> Result<Self, Cause> {
         // SAFETY: passed on.
         let receiver = unsafe { Receiver::attach(&port.receive) }?;
@@ -77,7 +78,7 @@ impl<'a, F: RingFormat> Input<'a, F> {
 
     /// *Collective.* Takes a batch, runs the stages over it and gives its slots back. Returns
     /// whether there was one.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn turn<S: Simt, Set: StageSet>(
         &mut self,
         simt: &S,
@@ -102,6 +103,12 @@ impl<'a, F: RingFormat> Input<'a, F> {
             return false;
         }
         let reader = *self.receiver.reader();
+        let running = Running {
+            tables: self.tables,
+            block,
+            port: self.port,
+            number: self.number,
+        };
         let room = batch.slots().saturating_mul(2);
         let mut row = 0;
         while row < batch.slots() {
@@ -112,9 +119,8 @@ impl<'a, F: RingFormat> Input<'a, F> {
                 let sequence = batch.first().wrapping_add(u64::from(place));
                 Packet::parse(frame.head(), rest, frame.length(), sequence)
             });
-            let verdict = self.stages::<S, Set>(simt, block, packet.as_mut());
-            let sent = frame.zip(packet);
-            let reason = self.dispatch(simt, outputs, sent, verdict, room);
+            let verdict = judge::<S, Set>(simt, &running, packet.as_mut());
+            let reason = self.dispatch(simt, outputs, frame, packet.as_ref(), verdict, room);
             if let Some(reason) = reason {
                 add(simt, counters, DROPS + reason.index(), 1);
             }
@@ -125,53 +131,40 @@ impl<'a, F: RingFormat> Input<'a, F> {
         true
     }
 
-    #[inline(always)]
-    fn stages<S: Simt, Set: StageSet>(
-        &self,
-        simt: &S,
-        block: &Block,
-        packet: Option<&mut Packet<'_>>,
-    ) -> Verdict {
-        let program = Running {
-            tables: self.tables,
-            block,
-            port: self.port,
-            number: self.number,
-        };
-        judge::<S, Set>(simt, &program, packet)
-    }
-
     /// *Collective.* Sends frames, port by port; returns why this lane's frame was not sent.
     #[inline(always)]
     fn dispatch<S: Simt>(
         &self,
         simt: &S,
         outputs: &mut impl Outputs,
-        packet: Option<(Frame<'_>, Packet<'_>)>,
+        frame: Option<Frame<'_>>,
+        packet: Option<&Packet<'_>>,
         verdict: Verdict,
         room: u32,
     ) -> Option<Reason> {
-        let Some((frame, packet)) = packet else {
+        let (port, reason) = match (packet, verdict) {
+            (Some(_), Verdict::Send(port)) => (port, None),
+            (Some(_), Verdict::Drop(reason)) => (NO_PORT, Some(reason)),
+            (Some(_), Verdict::Next) => (NO_PORT, Some(Reason::UNCLAIMED)),
             // Lanes without a frame take part in what the others send.
-            self.send_all(simt, outputs, None, NO_PORT, room);
-            return None;
+            (None, _) => (NO_PORT, None),
         };
-        let (port, reason) = match verdict {
-            Verdict::Send(port) => (port, None),
-            Verdict::Drop(reason) => (NO_PORT, Some(reason)),
-            Verdict::Next => (NO_PORT, Some(Reason::UNCLAIMED)),
-        };
-        if port != NO_PORT && self.port.flags & PARTIAL_CHECKSUMS != 0 && packet.complete_checksum()
+        let mut sent = None;
+        if let (Some(frame), Some(packet)) = (frame, packet)
+            && port != NO_PORT
         {
-            add(simt, self.counters, COMPLETED, 1);
+            let partial = self.port.flags & PARTIAL_CHECKSUMS != 0;
+            if partial && packet.complete_checksum() {
+                add(simt, self.counters, COMPLETED, 1);
+            }
+            // A stage may have given the frame another length.
+            let frame = match packet.length() == frame.length() {
+                true => frame,
+                false => frame.resized(packet.length()).unwrap_or(frame),
+            };
+            sent = Some((frame, packet.edits()));
         }
-        // A stage may have given the frame another length.
-        let frame = match packet.length() == frame.length() {
-            true => frame,
-            false => frame.resized(packet.length()).unwrap_or(frame),
-        };
-        let sent = self.send_all(simt, outputs, Some((frame, packet.edits())), port, room);
-        reason.or(sent)
+        reason.or(self.send_all(simt, outputs, sent, port, room))
     }
 
     /// *Collective.* Sends a frame a lane, each from a port of its own.
@@ -198,6 +191,7 @@ impl<'a, F: RingFormat> Input<'a, F> {
     }
 
     /// *Collective.* Writes the queue's cursor for the next run.
+    #[inline(never)]
     pub(crate) fn save<S: Simt>(&mut self, simt: &S) {
         self.receiver.save(simt);
     }

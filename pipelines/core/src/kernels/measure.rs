@@ -7,15 +7,15 @@
 
 use core::marker::PhantomData;
 
-use warpwire_device::{MAX_BATCH, Receiver, Sender, SharedCounters, Simt};
-use warpwire_protocols::parse::Kind;
+use warpwire_device::{Frame, Lease, MAX_BATCH, Reader, Receiver, Sender, SharedCounters, Simt};
+use warpwire_protocols::parse::{Fast, Kind};
 use warpwire_ring::{Cause, DeviceAddress, QueueBlock};
 
 use crate::block::{Header, Parameters, Steering};
 use crate::context::add;
 use crate::format::RingFormat;
 use crate::kernel::{Course, Kernel};
-use crate::packet::Packet;
+use crate::packet::{parse_head, parse_slowly, swap_macs};
 
 /// Receives, parses every header, counts, gives back.
 #[derive(Clone, Copy, Debug)]
@@ -110,9 +110,8 @@ impl<F: RingFormat> Kernel for ReceiveCount<F> {
             let mut i = simt.lane();
             while i < batch.slots() {
                 if let Some(frame) = receiver.frame(&batch, i) {
-                    let rest = F::rest(receiver.reader(), frame);
-                    let packet = Packet::parse(frame.head(), rest, frame.length(), 0);
-                    tally.parsed(simt, counters, &packet);
+                    let kind = kind_of::<F>(port, &frame);
+                    tally.parsed(simt, counters, kind);
                 }
                 i += S::WIDTH;
             }
@@ -160,11 +159,10 @@ impl<F: RingFormat> Kernel for MacSwap<F> {
                     continue;
                 };
                 tally.not_sent += u32::from(claim.is_none());
-                let rest = F::rest(reader, frame);
-                let mut packet = Packet::parse(frame.head(), rest, frame.length(), 0);
-                tally.parsed(simt, counters, &packet);
+                let kind = kind_of::<F>(port, &frame);
+                tally.parsed(simt, counters, kind);
                 if let Some(claim) = claim {
-                    packet.swap_macs();
+                    swap_macs(&frame.head());
                     sender.count_headers(1);
                     // A frame that fails here cuts the batch, and is counted below.
                     let _ = sender.pass(reader, frame, &claim);
@@ -194,10 +192,9 @@ struct Tally {
 impl Tally {
     /// Counts a frame that this lane parsed.
     #[inline(always)]
-    fn parsed<S: Simt>(&mut self, simt: &S, counters: SharedCounters, packet: &Packet<'_>) {
-        self.malformed += u32::from(packet.fault().is_some());
-        let kind = packet.headers().kind.index() as u32;
-        add(simt, counters, KINDS + kind, 1);
+    fn parsed<S: Simt>(&mut self, simt: &S, counters: SharedCounters, kind: u32) {
+        self.malformed += u32::from(kind & FAULT != 0);
+        add(simt, counters, KINDS + (kind & !FAULT), 1);
     }
 
     /// *Collective.* Writes the turn to memory; `frames` were received.
@@ -222,6 +219,41 @@ impl Tally {
         }
     }
 }
+
+/// The kind of a frame, with [`FAULT`] if the parser refused it.
+#[inline(always)]
+fn kind_of<F: RingFormat>(port: &MeasurePort, frame: &Frame<'_>) -> u32 {
+    match parse_head(frame.head(), frame.length()) {
+        Fast::Parsed(headers) => headers.kind.index() as u32,
+        Fast::Slow => slow_kind::<F>(&port.receive, frame.first(), frame.slots()),
+    }
+}
+
+/// [`kind_of`] for what the fast path does not take.
+///
+/// Outlined, and given nothing but words: it attaches a reader of its own, so that the fast path's
+/// stays in registers.
+#[cold]
+#[inline(never)]
+fn slow_kind<F: RingFormat>(block: &QueueBlock, first: u64, slots: u32) -> u32 {
+    // SAFETY: the kernel's promise for the port's queue, which is attached already.
+    let reader = unsafe { Reader::<F::Receive>::attach(block) };
+    // SAFETY: the frame's slots are lent to this lane for the length of the call.
+    let lease = unsafe { Lease::from_words([first, u64::from(slots)]) };
+    let Ok(reader) = reader else {
+        return FAULT;
+    };
+    let Some(frame) = reader.leased(&lease) else {
+        return FAULT;
+    };
+    let rest = F::rest(&reader, frame);
+    let (headers, fault) = parse_slowly(frame.head(), &rest, frame.length());
+    let fault = if fault.is_some() { FAULT } else { 0 };
+    headers.kind.index() as u32 | fault
+}
+
+/// Set in the number of a kind: the parser refused the frame.
+const FAULT: u32 = 1 << 31;
 
 /// The block's port, counters and course.
 ///

@@ -28,6 +28,7 @@ pub(crate) struct Output<T> {
 impl<T: Transmit> Output<T> {
     /// # Safety
     /// *The port's promise*: its transmit queue's and its counters' memory is live.
+    #[inline(never)]
     pub(crate) unsafe fn attach(port: &Port) -> Result<Self, Cause> {
         // SAFETY: passed on.
         let sender = unsafe { Sender::attach(&port.transmit) }?;
@@ -121,6 +122,7 @@ impl<T: Transmit> Output<T> {
     }
 
     /// *Collective.* Writes the queue's cursor for the next run.
+    #[inline(never)]
     pub(crate) fn save<S: Simt>(&mut self, simt: &S) {
         self.sender.save(simt);
     }
