@@ -9,7 +9,7 @@
     reason = "drives queues and shared words as a kernel does"
 )]
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
@@ -89,19 +89,20 @@ fn main() {
 
 /// Runs `work` pinned to the second CPU until the flag is set, and `measure` on the first.
 fn beside<T>(mut work: impl FnMut() + Send, measure: impl FnOnce() -> T) -> T {
-    let (stop, ready) = (AtomicBool::new(false), Barrier::new(2));
+    // On a line of its own: what lies beside it on this thread's stack changes all the time.
+    let (stop, ready) = (Padded(AtomicU64::new(0)), Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             pin(1);
             ready.wait();
-            while !stop.load(Ordering::Relaxed) {
+            while stop.0.load(Ordering::Relaxed) == 0 {
                 work();
             }
         });
         pin(0);
         ready.wait();
         let result = measure();
-        stop.store(true, Ordering::Relaxed);
+        stop.0.store(1, Ordering::Relaxed);
         result
     })
 }

@@ -41,6 +41,8 @@ struct Entry {
     queue: u32,
     /// The receive WQE that the frame took.
     ticket: Ticket,
+    /// Where the frame goes, if it is not there yet.
+    target: Option<Place>,
 }
 
 impl Burst {
@@ -118,7 +120,8 @@ impl Adapter {
             memory.prefetch(piece.place);
             (entry.place, entry.length) = (piece.place, piece.length);
             (entry.checksum_flags, entry.signal) = (wqe.checksum_flags, wqe.signal);
-            (entry.denied, entry.queue, entry.ticket) = (false, 0, Ticket::NONE);
+            (entry.denied, entry.queue) = (false, 0);
+            (entry.ticket, entry.target) = (Ticket::NONE, None);
             side.queue.advance(&wqe);
             burst.count += 1;
         }
@@ -145,8 +148,21 @@ impl Adapter {
         }
         for (entry, frame, _) in burst.all() {
             let bytes = frame.get(..entry.length as usize).unwrap_or_default();
-            if !entry.denied {
-                entry.ticket = self.place(memory, entry.queue, bytes);
+            if entry.denied {
+                continue;
+            }
+            (entry.ticket, entry.target) = match self.reserve(memory, entry.queue, entry.length) {
+                Some((ticket, target)) => (ticket, Some(target)),
+                None => (self.place(memory, entry.queue, bytes), None),
+            };
+        }
+        // As few stores as possible besides those to the driver's lines: they wait in one queue.
+        for (entry, frame, _) in burst.all() {
+            if let Some(target) = entry.target
+                && let Some(bytes) = frame.get(..entry.length as usize)
+                && memory.write(target, bytes).is_err()
+            {
+                entry.ticket = entry.ticket.refuse();
             }
         }
         for (entry, _, cqe) in burst.all() {

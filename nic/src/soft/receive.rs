@@ -30,6 +30,12 @@ impl Ticket {
         Self(index << 2 | 2)
     }
 
+    /// The same WQE, whose memory refused the frame.
+    #[cold]
+    pub(super) fn refuse(self) -> Self {
+        Self::refused(self.0 >> 2)
+    }
+
     #[inline(always)]
     pub(super) fn is_none(self) -> bool {
         self.0 == 0
@@ -100,6 +106,26 @@ impl Adapter {
                 false
             }
         }
+    }
+
+    /// Takes the next WQE for a frame that fits into its first piece, and says where the frame
+    /// goes. Nothing in all other cases: `place` knows what to do.
+    #[inline(always)]
+    pub(super) fn reserve<M: DeviceMemory>(
+        &mut self,
+        memory: &M,
+        queue: u32,
+        length: u32,
+    ) -> Option<(Ticket, Place)> {
+        let side = self.receive.get_mut(queue as usize)?;
+        if side.broken || side.queue.posted(memory).ok()? == 0 {
+            return None;
+        }
+        let piece = side.queue.piece(memory, 0).ok()??;
+        if length > piece.length {
+            return None;
+        }
+        Some((Ticket::filled(side.consume()), piece.place))
     }
 
     /// Puts a frame into the next WQE's buffers, or counts why not. What comes back is to be
