@@ -117,6 +117,40 @@ mod check {
         }
     }
 
+    /// A NIC that is slow to send while frames go on arriving: no buffer is in two places.
+    pub(crate) fn passed_frames_do_not_change<W: Wire>() {
+        for start in STARTS {
+            let mut wire = W::new(16, start);
+            let desk = Desk::new();
+            let simt = Scalar::new(&desk);
+            let (mut rx, mut tx) = (wire.receiver(), wire.sender());
+            for lap in 0..12_u64 {
+                let numbers = lap * 24..lap * 24 + 24;
+                let mut arriving = numbers.clone();
+                for _ in 0..2 {
+                    for number in arriving.by_ref().take(6) {
+                        assert!(wire.deliver(&frame(number, 60 + lap as usize)));
+                    }
+                    assert_eq!(forward(&mut rx, &mut tx, &simt), Ok(6));
+                }
+                // Twelve wait to be sent, and twelve more arrive over them.
+                for number in arriving {
+                    assert!(wire.deliver(&frame(number, 60 + lap as usize)));
+                }
+                for number in numbers.clone().take(12) {
+                    let want = Some(frame(number, 60 + lap as usize));
+                    assert_eq!(wire.take(), want, "{number} start {start}");
+                }
+                while wire.complete() {}
+                assert_eq!(forward(&mut rx, &mut tx, &simt), Ok(12));
+                for number in numbers.skip(12) {
+                    assert_eq!(wire.take(), Some(frame(number, 60 + lap as usize)));
+                }
+                while wire.complete() {}
+            }
+        }
+    }
+
     pub(crate) fn payload_is_gathered<W: Wire>() {
         let mut wire = W::new(8, 0);
         let mut pages = Pages::new(64 << 10);
@@ -186,7 +220,12 @@ mod check {
     }
 }
 
-each! { frames_pass_within_a_port, payload_is_gathered, calls_and_triggers_are_counted }
+each! {
+    frames_pass_within_a_port,
+    passed_frames_do_not_change,
+    payload_is_gathered,
+    calls_and_triggers_are_counted,
+}
 
 /// Every alignment of source and destination against every other, as one lane of one and of 32.
 #[test]

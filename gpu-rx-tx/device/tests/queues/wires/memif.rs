@@ -69,9 +69,16 @@ impl<R: Role> Memif<R> {
         }
     }
 
+    /// Looks which slots came back.
+    fn look(&mut self) {
+        let free = self.nic_tx.completions(self.free);
+        (self.free..free).for_each(|slot| self.nic_tx.recycle(slot));
+        self.free = free;
+    }
+
     /// Sends slots; `pieces` of a frame that goes on unless `last`.
     fn send(&mut self, pieces: &[&[u8]], last: bool) -> bool {
-        self.free = self.nic_tx.completions(self.free);
+        self.look();
         let depth = u64::from(self.plan.depth);
         if depth - (self.sent - self.free) < pieces.len() as u64 {
             return false;
@@ -215,7 +222,7 @@ impl<R: Role> Wire for Memif<R> {
     }
 
     fn has_room(&mut self) -> bool {
-        self.free = self.nic_tx.completions(self.free);
+        self.look();
         self.sent - self.free < u64::from(self.plan.depth)
     }
 

@@ -168,7 +168,13 @@ impl Wire for Xdp {
         }
     }
 
+    /// Completions name chunks in any order: of two frames, the later one is done first.
     fn complete(&mut self) -> bool {
+        if let Some([first, second]) = self.taken.make_contiguous().get_mut(..2)
+            && first.len() == second.len()
+        {
+            std::mem::swap(first, second);
+        }
         let Some(chunks) = self.taken.pop_front() else {
             return false;
         };
