@@ -2,7 +2,7 @@
 
 use super::assemble::Resources;
 use super::policy::{KernelRule, Policy};
-use super::{Target, lints, sources};
+use super::{Target, lints, sources, text};
 use crate::table::Table;
 use crate::{Error, repository};
 use std::collections::BTreeMap;
@@ -96,7 +96,7 @@ impl Report {
              // compiler: {}\n{}",
             sources::MARK,
             self.compiler,
-            self.text
+            text::without_comments(&self.text)
         );
         std::fs::write(path, whole).map_err(|source| Error::file(path, source))
     }
@@ -151,19 +151,28 @@ impl std::fmt::Display for Report {
     }
 }
 
-/// A symbol for people: the path without hashes and without type arguments.
+/// A symbol for people: without hashes, crates and modules, and without the function's own type
+/// arguments.
 fn readable(symbol: &str) -> String {
     let path = format!("{:#}", rustc_demangle::demangle(symbol));
-    let mut depth = 0_u32;
-    let is_outside = |letter: &char| {
-        depth = match letter {
-            '<' => depth + 1,
-            '>' => depth.saturating_sub(1),
-            _ => depth,
-        };
-        depth == 0 && *letter != '>'
-    };
-    path.chars().filter(is_outside).collect()
+    let path = path
+        .split_once("::<")
+        .map_or(path.as_str(), |(name, _)| name);
+    let is_part_of_name = |letter: char| letter.is_alphanumeric() || "_:".contains(letter);
+    let mut short = String::new();
+    let mut name = String::new();
+    for letter in path.chars().chain(['\n']) {
+        if is_part_of_name(letter) {
+            name.push(letter);
+            continue;
+        }
+        // A method's name follows its type's, which ends in `>`.
+        let last = name.rsplit("::").next().unwrap_or_default();
+        short.push_str(if name.starts_with("::") { &name } else { last });
+        short.push(letter);
+        name.clear();
+    }
+    short.trim_end().to_owned()
 }
 
 /// Bounds that a kernel breaks.
@@ -206,7 +215,12 @@ mod tests {
         check("probe_parse", "probe_parse");
         check(
             "_RNvNtCslieDshgaflj_14fixture_kernel6device10sum_of_row",
-            "fixture_kernel::device::sum_of_row",
+            "sum_of_row",
+        );
+        check(
+            "_RINvMNtNtCs52hsaSQ3Toz_13warpwire_core7kernels5inputINtB3_5InputNtNtB7_6format3XdpE\
+             4turnNtNtCsb07kh2UGEMn_15warpwire_device3ptx3PtxE",
+            "<Input<Xdp>>::turn",
         );
     }
 

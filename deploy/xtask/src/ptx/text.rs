@@ -20,6 +20,20 @@ pub(super) struct Function<'text> {
     pub(super) lines: Vec<(usize, &'text str)>,
 }
 
+/// The same module without comments, indentation and empty lines: a third smaller.
+#[must_use]
+pub(super) fn without_comments(text: &str) -> String {
+    let mut dense = String::with_capacity(text.len());
+    for line in text.lines() {
+        let code = line.split_once("//").map_or(line, |(code, _)| code).trim();
+        if !code.is_empty() {
+            dense.push_str(code);
+            dense.push('\n');
+        }
+    }
+    dense
+}
+
 /// An instruction split into its parts: `ld.global.u32` is `["ld", "global", "u32"]`.
 #[must_use]
 pub(super) fn mnemonic(line: &str) -> Vec<&str> {
@@ -151,6 +165,12 @@ mod tests {
             .collect();
         assert_eq!(found, [("outer", true, 6), ("inner", false, 2)]);
         assert_eq!(module.functions[0].lines[0], (15, "mov.b32 %r1, 1;"));
+    }
+
+    #[test]
+    fn comments_go() {
+        let text = "//\n// Generated\n\n.version 8.3\n\tret; // done\n";
+        assert_eq!(without_comments(text), ".version 8.3\nret;\n");
     }
 
     #[test]
