@@ -53,6 +53,10 @@ pub struct NicReport {
     pub received: Traffic,
     /// What the kernels sent.
     pub sent: Traffic,
+    /// Who drove the receive queues, as device code counted it.
+    pub receive_provenance: ProvenanceReport,
+    /// Who drove the transmit queues, as device code counted it.
+    pub transmit_provenance: ProvenanceReport,
     /// Frames that the NIC lost, by its own words.
     pub lost: BTreeMap<String, u64>,
     /// What else the NIC counted that is not zero.
@@ -61,6 +65,30 @@ pub struct NicReport {
     pub choices: Vec<String>,
     /// Why a queue became unusable.
     pub causes: Vec<String>,
+}
+
+/// Who did what at a NIC's queues in one direction: sums of the queues' counters, each counted where
+/// the thing is done, by the code that does it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct ProvenanceReport {
+    /// Calls of the queue's verbs (poll, release, post, publish) from device code.
+    pub device_calls: u64,
+    /// Descriptors that device code wrote.
+    pub descriptors_built: u64,
+    /// Packet headers that device code wrote or changed.
+    pub headers_built: u64,
+    /// Stores of device code to a doorbell register.
+    pub triggers_mmio: u64,
+    /// Indices that device code published in memory that the consumer polls.
+    pub triggers_polled_index: u64,
+    /// Times that device code asked the host for a system call.
+    pub triggers_system_call: u64,
+    /// Payload bytes that device code copied within its own memory.
+    pub bytes_copied_device: u64,
+    /// Payload bytes that device code moved to or from host memory.
+    pub bytes_copied_host: u64,
+    /// Payload bytes passed on by reference.
+    pub bytes_by_reference: u64,
 }
 
 /// What was done with the frames of a NIC.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use warpwire_pipelines::{Kit, PipelineFile};
 
 use super::run::{self, Options};
+use super::table::Detail;
 use super::{Failure, table};
 
 pub(super) fn run(kit: &Kit, options: &Options) -> Result<(), Failure> {
@@ -20,7 +21,7 @@ pub(super) fn run(kit: &Kit, options: &Options) -> Result<(), Failure> {
         ..options.clone()
     };
     let report = run::run_file(file, kit, &options)?;
-    run::show(&report, &options)?;
+    run::show(&report, &options, Detail::Short)?;
     if !options.json {
         table::way(&mut io::stdout().lock(), &report)?;
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use warpwire_pipelines::{Ended, Kit, PipelineFile, Report, Runtime};
 
+use super::table::Detail;
 use super::{Failure, table};
 
 /// Run a pipeline file
@@ -40,7 +41,7 @@ pub(super) struct Options {
 pub(super) fn run(arguments: &Arguments, kit: &Kit) -> Result<(), Failure> {
     let file = PipelineFile::load(&arguments.file, kit.catalogue())?;
     let report = run_file(file, kit, &arguments.options)?;
-    show(&report, &arguments.options)?;
+    show(&report, &arguments.options, Detail::Full)?;
     Ok(())
 }
 
@@ -81,12 +82,12 @@ pub(super) fn run_file(
 }
 
 /// Prints what was counted.
-pub(super) fn show(report: &Report, options: &Options) -> io::Result<()> {
+pub(super) fn show(report: &Report, options: &Options, detail: Detail) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if options.json {
         writeln!(out, "{}", report.to_json())
     } else {
-        table::write(&mut out, report)
+        table::write(&mut out, report, detail)
     }
 }
 

@@ -6,8 +6,27 @@ use serde_json::Value;
 use warpwire_pipelines::Report;
 use warpwire_pipelines::report::{NicReport, ReceiveReport, StageReport};
 
-/// Writes everything that was counted.
-pub(super) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
+/// How much of a run is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Detail {
+    /// What matters most, a line a thing.
+    Short,
+    /// Every counter that is not zero, but for the tails of long tables.
+    Full,
+}
+
+impl Detail {
+    /// Entries of a table of counters that are shown.
+    fn entries(self) -> usize {
+        match self {
+            Self::Short => 2,
+            Self::Full => 8,
+        }
+    }
+}
+
+/// Writes what was counted.
+pub(super) fn write(out: &mut impl Write, report: &Report, detail: Detail) -> io::Result<()> {
     writeln!(
         out,
         "{}: {:.1} s on the {} executor, {} threads, {}",
@@ -30,7 +49,7 @@ pub(super) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     }
     for receive in &report.receives {
         writeln!(out)?;
-        received(out, report, receive)?;
+        received(out, report, receive, detail)?;
     }
     writeln!(out)?;
     nics(out, &report.nics)?;
@@ -49,17 +68,6 @@ pub(super) fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
 pub(super) fn way(out: &mut impl Write, report: &Report) -> io::Result<()> {
     writeln!(out)?;
     writeln!(out, "does it add up?")?;
-    for receive in &report.receives {
-        let dropped: u64 = receive.dropped.values().sum();
-        writeln!(
-            out,
-            "  {:<10} received {} = sent {} + dropped {}",
-            receive.nic,
-            count(receive.received),
-            count(receive.sent),
-            count(dropped),
-        )?;
-    }
     for balance in &report.balances {
         let verdict = if balance.adds_up { "yes" } else { "NO" };
         writeln!(
@@ -86,7 +94,12 @@ pub(super) fn way(out: &mut impl Write, report: &Report) -> io::Result<()> {
     Ok(())
 }
 
-fn received(out: &mut impl Write, report: &Report, receive: &ReceiveReport) -> io::Result<()> {
+fn received(
+    out: &mut impl Write,
+    report: &Report,
+    receive: &ReceiveReport,
+    detail: Detail,
+) -> io::Result<()> {
     let nic = report.nics.iter().find(|nic| nic.name == receive.nic);
     let bytes = nic.map_or(0, |nic| nic.received.bytes);
     writeln!(
@@ -96,31 +109,58 @@ fn received(out: &mut impl Write, report: &Report, receive: &ReceiveReport) -> i
         traffic(receive.received, bytes)
     )?;
     for stage in &receive.stages {
-        writeln!(
+        row(
             out,
-            "  {:<14} {:>12} frames",
-            stage.name,
-            count(stage.frames)
+            &stage.name,
+            stage.frames,
+            &counters(stage, detail),
+            detail,
         )?;
-        wrapped(out, &counters(stage))?;
     }
     if receive.checksums_completed > 0 {
         let completed = count(receive.checksums_completed);
         writeln!(out, "  checksums completed for a local peer: {completed}")?;
     }
-    writeln!(out, "  sent on        {:>12} frames", count(receive.sent))?;
-    for (reason, frames) in &receive.dropped {
-        writeln!(
-            out,
-            "  dropped        {:>12} frames  {reason}",
-            count(*frames)
-        )?;
+    let total = receive.dropped.values().sum();
+    let mut dropped: Vec<_> = receive.dropped.iter().collect();
+    dropped.sort_by_key(|(_, frames)| std::cmp::Reverse(**frames));
+    let dropped: Vec<String> = dropped
+        .iter()
+        .map(|(reason, frames)| format!("{reason} {}", count(**frames)))
+        .collect();
+    row(out, "sent on", receive.sent, &[], detail)?;
+    row(out, "dropped", total, &dropped, detail)
+}
+
+/// Writes frames and what was counted of them: in one line, or in as many as it takes.
+fn row(
+    out: &mut impl Write,
+    name: &str,
+    frames: u64,
+    words: &[String],
+    detail: Detail,
+) -> io::Result<()> {
+    write!(out, "  {name:<14} {:>12} frames", count(frames))?;
+    if detail == Detail::Full {
+        writeln!(out)?;
+        return wrapped(out, words);
     }
-    Ok(())
+    let mut line = String::new();
+    for (place, word) in words.iter().enumerate() {
+        if line.len() + word.len() + 2 > ROOM {
+            let more = words.len() - place;
+            line.push_str(&format!("  and {more} more"));
+            break;
+        }
+        line.push_str("  ");
+        line.push_str(word);
+    }
+    writeln!(out, "{line}")
 }
 
 /// A stage's counters that are not zero, the largest entries of tables first.
-fn counters(stage: &StageReport) -> Vec<String> {
+fn counters(stage: &StageReport, detail: Detail) -> Vec<String> {
+    let most = detail.entries();
     let mut words = Vec::new();
     for (name, value) in &stage.counters {
         match value {
@@ -136,12 +176,12 @@ fn counters(stage: &StageReport) -> Vec<String> {
                     .map(|(entry, value)| (entry, value.as_u64().unwrap_or(0)))
                     .collect();
                 entries.sort_by_key(|(_, value)| std::cmp::Reverse(*value));
-                let shown = entries.iter().take(MOST_ENTRIES);
+                let shown = entries.iter().take(most);
                 words.extend(
                     shown.map(|(entry, value)| format!("{name} {entry}: {}", count(*value))),
                 );
-                if entries.len() > MOST_ENTRIES {
-                    words.push(format!("{name}: {} more", entries.len() - MOST_ENTRIES));
+                if entries.len() > most {
+                    words.push(format!("{name}: {} more", entries.len() - most));
                 }
             }
             _ => {}
@@ -160,6 +200,19 @@ fn nics(out: &mut impl Write, nics: &[NicReport]) -> io::Result<()> {
             traffic(nic.received.frames, nic.received.bytes),
             traffic(nic.sent.frames, nic.sent.bytes)
         )?;
+        let (receive, transmit) = (nic.receive_provenance, nic.transmit_provenance);
+        let triggers = [
+            (transmit.triggers_mmio, "doorbells"),
+            (transmit.triggers_polled_index, "indices published"),
+            (transmit.triggers_system_call, "system calls asked for"),
+        ];
+        let mut by_kernels = vec![
+            format!("{} receive calls", count(receive.device_calls)),
+            format!("{} frames posted", count(transmit.descriptors_built)),
+        ];
+        let triggers = triggers.iter().filter(|(number, _)| *number > 0);
+        by_kernels.extend(triggers.map(|(number, word)| format!("{} {word}", count(*number))));
+        writeln!(out, "  by kernels: {}", by_kernels.join(", "))?;
         for (reason, frames) in &nic.lost {
             writeln!(
                 out,
@@ -222,8 +275,8 @@ pub(super) fn short(number: f64) -> String {
 /// Letters of a line of counters.
 const LINE: usize = 90;
 
-/// Entries of a table of counters that are shown.
-const MOST_ENTRIES: usize = 8;
+/// Letters of the counters beside a stage, where each has one line.
+const ROOM: usize = 60;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! Reading counters: of queues, stages and NICs, while kernels run or after.
 
 use std::collections::BTreeMap;
+use std::mem::offset_of;
 
 use serde_json::{Map, Value};
 use warpwire_core::block::{BlockCounters, PortCounters};
@@ -9,7 +10,7 @@ use warpwire_core::reason::Reason;
 use warpwire_core::spec::{COMMON_COUNTERS, CounterSpec, Spec};
 use warpwire_nic::soft::Fabric;
 use warpwire_nic::{Nic, QueuePair};
-use warpwire_ring::{Cause, RxCursor, TxCursor};
+use warpwire_ring::{Cause, DeviceAddress, Provenance, RxCursor, Trigger, TxCursor};
 
 use super::generator;
 use super::layout::{Layout, PortRecord};
@@ -17,7 +18,8 @@ use super::memory::{Row, word_among};
 use super::open::{OpenNics, Play};
 use crate::file::{GenerateEntry, PipelineFile};
 use crate::report::{
-    Balance, Cable, GeneratorReport, NicReport, ReceiveReport, Report, StageReport, Traffic,
+    Balance, Cable, GeneratorReport, NicReport, ProvenanceReport, ReceiveReport, Report,
+    StageReport, Traffic,
 };
 
 /// Frames that NICs with stages received, and frames that all NICs sent.
@@ -115,10 +117,10 @@ fn cable(file: &PipelineFile, open: &OpenNics, place: usize) -> Option<Cable> {
 
 fn received_by(nic: &dyn Nic) -> Traffic {
     sum(nic.queues().iter().map(|pair| Traffic {
-        frames: receive_field(pair, std::mem::offset_of!(RxCursor, frames))
-            + receive_field(pair, std::mem::offset_of!(RxCursor, faults))
-            + receive_field(pair, std::mem::offset_of!(RxCursor, too_long)),
-        bytes: receive_field(pair, std::mem::offset_of!(RxCursor, bytes)),
+        frames: receive_field(pair, offset_of!(RxCursor, frames))
+            + receive_field(pair, offset_of!(RxCursor, faults))
+            + receive_field(pair, offset_of!(RxCursor, too_long)),
+        bytes: receive_field(pair, offset_of!(RxCursor, bytes)),
     }))
 }
 
@@ -127,8 +129,8 @@ fn sent_by(nic: &dyn Nic) -> Traffic {
         word_among(&pair.memory, pair.transmit.cursor.offset(offset as u64))
     };
     sum(nic.queues().iter().map(|pair| Traffic {
-        frames: field(pair, std::mem::offset_of!(TxCursor, frames)),
-        bytes: field(pair, std::mem::offset_of!(TxCursor, bytes)),
+        frames: field(pair, offset_of!(TxCursor, frames)),
+        bytes: field(pair, offset_of!(TxCursor, bytes)),
     }))
 }
 
@@ -158,11 +160,8 @@ fn nic_report<'a>(
     let mut causes = Vec::new();
     for port in ports {
         for (what, offset) in [
-            ("receive", std::mem::offset_of!(PortCounters, receive_cause)),
-            (
-                "transmit",
-                std::mem::offset_of!(PortCounters, transmit_cause),
-            ),
+            ("receive", offset_of!(PortCounters, receive_cause)),
+            ("transmit", offset_of!(PortCounters, transmit_cause)),
         ] {
             let number = port.counters.value((offset / 8) as u32);
             if let Some(cause) = Cause::from_number(number as u32) {
@@ -175,10 +174,35 @@ fn nic_report<'a>(
         open: nic.spec().to_string(),
         received: received_by(nic),
         sent: sent_by(nic),
+        receive_provenance: provenance(nic, |pair| pair.receive.provenance),
+        transmit_provenance: provenance(nic, |pair| pair.transmit.provenance),
         lost: named(&counters.drops),
         other: named(&counters.other),
         choices: nic.choices(),
         causes,
+    }
+}
+
+/// The sum of the provenance counters of a NIC's queues in one direction.
+fn provenance(nic: &dyn Nic, block: impl Fn(&QueuePair) -> DeviceAddress) -> ProvenanceReport {
+    let sum = |offset: usize| -> u64 {
+        let words = nic.queues().iter().map(|pair| {
+            let address = block(pair).offset(offset as u64);
+            word_among(&pair.memory, address)
+        });
+        words.sum()
+    };
+    let trigger = |trigger: Trigger| sum(offset_of!(Provenance, triggers) + 8 * trigger as usize);
+    ProvenanceReport {
+        device_calls: sum(offset_of!(Provenance, device_calls)),
+        descriptors_built: sum(offset_of!(Provenance, descriptors_built)),
+        headers_built: sum(offset_of!(Provenance, headers_built)),
+        triggers_mmio: trigger(Trigger::Mmio),
+        triggers_polled_index: trigger(Trigger::PolledIndex),
+        triggers_system_call: trigger(Trigger::SystemCall),
+        bytes_copied_device: sum(offset_of!(Provenance, bytes_copied_device)),
+        bytes_copied_host: sum(offset_of!(Provenance, bytes_copied_host)),
+        bytes_by_reference: sum(offset_of!(Provenance, bytes_by_reference)),
     }
 }
 
@@ -196,7 +220,7 @@ fn receive_report(
     let nic = open.nics.get(entry.nic);
     let received = nic.map_or(0, |nic| received_by(nic.as_ref()).frames);
     let dropped = drops(open, entry.nic, &ports);
-    let completed = std::mem::offset_of!(PortCounters, checksums_completed) / 8;
+    let completed = offset_of!(PortCounters, checksums_completed) / 8;
     let total: u64 = dropped.values().sum();
     let stages = entry.stages.iter().enumerate().map(|(stage, entry)| {
         let records = pipelines.iter().flat_map(|layout| &layout.stages);
@@ -230,7 +254,7 @@ fn receive_report(
 
 /// Frames that ended here by reason, those that the queues could not read included.
 fn drops(open: &OpenNics, nic: usize, ports: &[&PortRecord]) -> BTreeMap<&'static str, u64> {
-    let first = (std::mem::offset_of!(PortCounters, drops) / 8) as u32;
+    let first = (offset_of!(PortCounters, drops) / 8) as u32;
     let mut drops = BTreeMap::new();
     let mut add = |reason: Reason, count: u64| {
         if count > 0 {
@@ -245,9 +269,9 @@ fn drops(open: &OpenNics, nic: usize, ports: &[&PortRecord]) -> BTreeMap<&'stati
         add(reason, counts.sum());
     }
     for pair in open.nics.get(nic).map_or(&[][..], |nic| nic.queues()) {
-        let faults = receive_field(pair, std::mem::offset_of!(RxCursor, faults));
+        let faults = receive_field(pair, offset_of!(RxCursor, faults));
         add(Reason::UNREADABLE, faults);
-        let too_long = receive_field(pair, std::mem::offset_of!(RxCursor, too_long));
+        let too_long = receive_field(pair, offset_of!(RxCursor, too_long));
         add(Reason::TOO_LONG, too_long);
     }
     drops
@@ -278,11 +302,8 @@ fn balance(file: &PipelineFile, open: &OpenNics, layout: &Layout) -> Balance {
     }
     let place = |offset: usize| (offset / 8) as u32;
     let rows: Vec<&Row> = layout.block_counters.iter().collect();
-    balance.turns = total_of(&rows, place(std::mem::offset_of!(BlockCounters, turns)));
-    balance.idle_turns = total_of(
-        &rows,
-        place(std::mem::offset_of!(BlockCounters, idle_turns)),
-    );
+    balance.turns = total_of(&rows, place(offset_of!(BlockCounters, turns)));
+    balance.idle_turns = total_of(&rows, place(offset_of!(BlockCounters, idle_turns)));
     balance.adds_up = balance.received == balance.dropped + balance.sent;
     balance
 }
@@ -294,8 +315,8 @@ fn generator_report(
     layout: &generator::Layout,
 ) -> GeneratorReport {
     let place = |offset: usize| (offset / 8) as u32;
-    let first = place(std::mem::offset_of!(TransmitCounters, templates));
-    let full = place(std::mem::offset_of!(TransmitCounters, full_turns));
+    let first = place(offset_of!(TransmitCounters, templates));
+    let full = place(offset_of!(TransmitCounters, full_turns));
     let rows: Vec<&Row> = layout.counters.iter().collect();
     let mut frames = BTreeMap::new();
     for (template, frame) in (0..).zip(&layout.order) {

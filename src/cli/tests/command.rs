@@ -112,6 +112,15 @@ fn a_run_ends_with_its_sources_and_reports_as_json() {
     assert_eq!(stages[1]["counters"]["queries"], 300);
     assert_eq!(report["generators"][0]["sent"]["frames"], 300);
     assert_eq!(report["balances"][0]["adds_up"], true);
+    // Who did it, as the queues counted it: kernels received, posted and rang.
+    let by_kernels = |nic: usize, what: &str| report["nics"][nic][what].clone();
+    let sent = by_kernels(0, "transmit_provenance");
+    assert_eq!(sent["descriptors_built"], 300);
+    assert!(sent["triggers_mmio"].as_u64() > Some(0), "{sent}");
+    assert_eq!(sent["triggers_system_call"], 0);
+    let received = by_kernels(1, "receive_provenance");
+    assert!(received["device_calls"].as_u64() > Some(0), "{received}");
+    assert_eq!(by_kernels(1, "transmit_provenance")["descriptors_built"], 0);
     assert_eq!(
         report["memory"],
         "host memory that stands for device memory"

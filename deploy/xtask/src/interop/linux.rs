@@ -87,8 +87,9 @@ fn flood(product: &Product, version: u32, address: &str) -> Result<Vec<Case>, Er
     let neighbour = bench.attempt(&format!("ip neigh show {address} dev v0"))?;
     let report = bench.finish()?;
     let answered = report.number(&format!("{RESPONDED}/echo_v{version}"))?;
-    let polled = report.number("/balances/0/turns")? > 0
-        && report.number("/nics/0/received/frames")? >= answered;
+    let by_kernel = |what: &str| report.number(&format!("/nics/0/{what}"));
+    let polled = by_kernel("receive_provenance/device_calls")? > 0
+        && by_kernel("transmit_provenance/descriptors_built")? >= answered;
     Ok(vec![
         case(
             format!("ping -{version} -f -c {FLOOD}"),
