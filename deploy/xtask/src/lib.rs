@@ -4,6 +4,7 @@
 //! Invariant: every program it starts has a deadline, and is named when it fails.
 //! Invariant: what it could not run, it says; a skipped check is never counted as passed.
 
+pub mod fuzz;
 pub mod interop;
 pub mod ptx;
 pub mod repository;

@@ -154,7 +154,7 @@ fn apt_get(words: &[&str]) -> Result<(), Error> {
 const INSTALL_LIMIT: Duration = Duration::from_secs(1200);
 
 /// What the tests call, by tier: peers and judges, C headers that layouts are compared with, the
-/// compiler for PTX.
+/// compiler for PTX, the C++ compiler for libFuzzer.
 const DEBIAN: &[&str] = &[
     "arping",
     "dpdk",
@@ -168,6 +168,7 @@ const DEBIAN: &[&str] = &[
     "tcpdump",
     "tshark",
     "valgrind",
+    "g++",
     "gcc",
     "libc6-dev",
     "libdpdk-dev",

@@ -1,0 +1,35 @@
+//! Oracles over arbitrary bytes: each is a fuzz target, and a test over its corpus.
+//!
+//! Invariant: an oracle takes any bytes; it panics on a finding and never otherwise.
+//! Invariant: an oracle is a function of its bytes alone: no clock, no randomness, no file, and no
+//! state that outlives the call.
+//! Invariant: an oracle ends soon, whatever the bytes: every loop in it has a bound.
+
+pub mod capture;
+pub mod headers;
+pub mod parser;
+
+/// An oracle and its name, which is that of its folder in `corpus/` too.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The name.
+    pub name: &'static str,
+    /// Panics on a finding.
+    pub check: fn(&[u8]),
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "parser",
+        check: parser::check,
+    },
+    Target {
+        name: "headers",
+        check: headers::check,
+    },
+    Target {
+        name: "capture",
+        check: capture::check,
+    },
+];
