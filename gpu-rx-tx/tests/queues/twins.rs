@@ -37,7 +37,7 @@ impl Dice {
 }
 
 const DEPTH: u32 = 64;
-const SEEDS: u64 = 16;
+const SEEDS: u64 = 64;
 
 fn run<W: Wire, K: Kernel<W::Rx, W::Tx>>(backend: Backend, seed: u64) -> Seen {
     let mut dice = Dice(seed);
