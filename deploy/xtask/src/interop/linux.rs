@@ -335,10 +335,12 @@ impl Wire {
             } else {
                 "Udp6RcvbufErrors"
             })?;
+            // iperf3 sees a loss by the datagram behind it, so it may see fewer than we count.
+            let known = full + lost(&report)?;
             cases.push(case(
-                name("datagrams lost that the receiver's socket did not drop"),
-                lost(&report)?.to_string(),
-                told.lost.saturating_sub(full).to_string(),
+                name("datagrams lost that nobody counted"),
+                "0".to_owned(),
+                told.lost.saturating_sub(known).to_string(),
             ));
         }
         Ok(cases)
