@@ -3,6 +3,7 @@
 //! Exit codes: 0 all went well; 1 something failed while it ran; 2 the words on the command line or
 //! a pipeline file are wrong.
 
+mod bench;
 mod check;
 mod demonstration;
 mod interfaces;
@@ -36,6 +37,7 @@ enum Command {
     Check(check::Arguments),
     Stages(stages::Arguments),
     Interfaces(interfaces::Arguments),
+    Bench(bench::Arguments),
     /// Work on kernels with stages of your own
     Kernel(kernel::Arguments),
 }
@@ -81,6 +83,17 @@ enum Failure {
     /// The machine's interfaces cannot be listed.
     #[error("interfaces: the kernel does not list them: {0}; allow netlink sockets")]
     Interfaces(std::io::Error),
+    /// Some figures could not be taken.
+    #[error("bench: {count} of the chosen rows could not be measured: {rows}")]
+    Unmeasured {
+        /// How many.
+        count: usize,
+        /// Their names.
+        rows: String,
+    },
+    /// A measurement could not begin, or was interrupted.
+    #[error("bench: {0}")]
+    Bench(String),
     /// Standard output is gone, or signals cannot be caught.
     #[error("output: {0}; give standard output a reader or a file")]
     Output(#[from] std::io::Error),
@@ -114,6 +127,7 @@ pub fn main_with(kit: &Kit) -> ExitCode {
         Some(Command::Check(arguments)) => check::run(arguments, kit.catalogue()),
         Some(Command::Stages(arguments)) => stages::run(arguments, kit.catalogue()),
         Some(Command::Interfaces(arguments)) => interfaces::run(arguments),
+        Some(Command::Bench(arguments)) => bench::run(arguments),
         Some(Command::Kernel(arguments)) => kernel::run(arguments),
     };
     end(outcome)

@@ -133,6 +133,12 @@ impl Running {
         })
     }
 
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until it ends; stops it when `limit` has passed.
     ///
     /// # Errors

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use warpwire_core::block::{Parameters as _, Steering};
 use warpwire_core::kernels::{
-    MeasureCounters, MeasureParameters, MeasurePort, TransmitCounters, TransmitParameters,
+    MAX_TEMPLATES, MeasureCounters, MeasureParameters, MeasurePort, TransmitCounters,
+    TransmitParameters,
 };
 use warpwire_gpu::CpuExecutor;
 use warpwire_gpu::executor::{Control, Grid, Launch, Placement};
@@ -158,6 +159,11 @@ impl Generation {
         Ok(Self { launch, rows })
     }
 
+    /// Frames sent so far, of all blocks.
+    pub fn sent(&self) -> u64 {
+        frames_sent(&self.rows)
+    }
+
     /// Rounds that found no free slot, of all blocks.
     pub fn full_turns(&self) -> u64 {
         let place = std::mem::offset_of!(TransmitCounters, full_turns) / 8;
@@ -169,15 +175,23 @@ impl Generation {
         self.launch.is_finished()
     }
 
-    /// Asks the kernel to end and waits for it.
+    /// Asks the kernel to end, waits for it, and says how many frames it sent.
     ///
     /// # Errors
     /// Why it ended otherwise, or did not end within `deadline`.
-    pub fn finish(self, deadline: Duration) -> Result<(), Error> {
+    pub fn finish(self, deadline: Duration) -> Result<u64, Error> {
         self.launch.stop();
         let report = self.launch.join(deadline)?;
-        check(report.kernel, report.cause())
+        check(report.kernel, report.cause())?;
+        Ok(frames_sent(&self.rows))
     }
+}
+
+/// What some blocks sent together.
+fn frames_sent(rows: &[Row]) -> u64 {
+    let first = std::mem::offset_of!(TransmitCounters, templates) / 8;
+    let of_row = |row: &Row| row.values(first as u32, MAX_TEMPLATES as u32).sum::<u64>();
+    rows.iter().map(of_row).sum()
 }
 
 fn word(nic: &dyn Nic) -> &'static str {

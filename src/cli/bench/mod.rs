@@ -1,0 +1,32 @@
+//! `warpwire bench`: figures against others, taken in one run.
+
+mod error;
+mod machine;
+mod memif;
+mod packets;
+mod record;
+mod rounds;
+mod row;
+mod setting;
+mod soft;
+mod testpmd;
+
+use super::Failure;
+
+/// Measure against others, in one interleaved run
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Packets(packets::Arguments),
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.what {
+        What::Packets(arguments) => packets::run(arguments),
+    }
+}

@@ -1,0 +1,239 @@
+//! What can be measured: a table of rows.
+
+use super::error::Error;
+use super::setting::Setting;
+use super::{memif, soft};
+
+/// One comparison.
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    /// What the product does.
+    pub(super) ours: &'static str,
+    /// What it is compared with.
+    pub(super) peer: &'static str,
+    pub(super) unit: Unit,
+    pub(super) target: Target,
+    pub(super) needs: &'static [Need],
+    /// Measures one side once.
+    pub(super) measure: fn(&Setting, Side) -> Result<Sample, Error>,
+}
+
+/// Whose figure is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Side {
+    Ours,
+    Peer,
+}
+
+/// What a figure counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub(super) enum Unit {
+    /// Million frames a second.
+    #[serde(rename = "Mpps")]
+    Mpps,
+}
+
+impl Unit {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Mpps => "Mpps",
+        }
+    }
+}
+
+/// What a row is meant to reach.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Target {
+    /// Our figure over the peer's is this or more.
+    AtLeast(f64),
+    /// Our figure is this or more, or its ratio to the peer's is.
+    Either { figure: f64, ratio: f64 },
+}
+
+impl Target {
+    /// In the words of the table.
+    pub(super) fn words(self) -> String {
+        match self {
+            Self::AtLeast(ratio) => format!(">= {ratio}"),
+            Self::Either { figure, ratio } => format!("{figure} or >= {ratio:.2}"),
+        }
+    }
+
+    /// Whether our median and the median ratio reach it; `None` if there is nothing to reach.
+    pub(super) fn reached(self, ours: f64, ratio: f64) -> Option<bool> {
+        match self {
+            Self::AtLeast(least) => Some(ratio >= least),
+            Self::Either {
+                figure: enough,
+                ratio: least,
+            } => Some(ours >= enough || ratio >= least),
+        }
+    }
+}
+
+/// One figure of one side.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+pub(super) struct Sample {
+    /// In the row's unit.
+    pub(super) value: f64,
+    /// Frames that the side lost in the whole run, its start and end included.
+    pub(super) dropped: u64,
+    /// Frames that it was given in the whole run.
+    pub(super) offered: u64,
+}
+
+/// What a row cannot be measured without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Need {
+    Testpmd,
+    TwoProcessors,
+}
+
+impl Need {
+    /// Whether it is there.
+    pub(super) fn check(self) -> Result<(), Error> {
+        let (there, what, cure) = match self {
+            Self::Testpmd => (
+                super::machine::has_program("dpdk-testpmd"),
+                "dpdk-testpmd",
+                "apt-get install dpdk-dev",
+            ),
+            Self::TwoProcessors => (
+                super::machine::processors() >= 2,
+                "two processors",
+                "run it where this process may use two",
+            ),
+        };
+        match there {
+            true => Ok(()),
+            false => Err(Error::Missing { what, cure }),
+        }
+    }
+}
+
+/// The rows that some words choose: each word is a row, or the start of several up to a hyphen.
+/// None chooses all.
+pub(super) fn choose(words: &[String]) -> Result<Vec<&'static Row>, String> {
+    let known = |word: &str| ROWS.iter().any(|row| is_meant(row, word));
+    if let Some(unknown) = words.iter().find(|word| !known(word)) {
+        let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        return Err(format!(
+            "--rows: no row is called `{unknown}`; write some of {}",
+            names.join(", ")
+        ));
+    }
+    let chosen = |row: &&Row| words.is_empty() || words.iter().any(|word| is_meant(row, word));
+    Ok(ROWS.iter().filter(chosen).collect())
+}
+
+fn is_meant(row: &Row, word: &str) -> bool {
+    let rest = row.name.strip_prefix(word);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+const MEMIF: &[Need] = &[Need::Testpmd, Need::TwoProcessors];
+
+/// All rows, in the order of the table.
+const ROWS: &[Row] = &[
+    Row {
+        name: "memif-transmit",
+        ours: "transmit kernel to testpmd rxonly",
+        peer: "testpmd txonly to testpmd rxonly",
+        unit: Unit::Mpps,
+        target: Target::AtLeast(1.15),
+        needs: MEMIF,
+        measure: memif::transmit,
+    },
+    Row {
+        name: "memif-round-trip",
+        ours: "transmit kernel, testpmd macswap, receive_count kernel",
+        peer: "testpmd flowgen, testpmd macswap, the same flowgen",
+        unit: Unit::Mpps,
+        target: Target::AtLeast(1.15),
+        needs: MEMIF,
+        measure: memif::round_trip,
+    },
+    Row {
+        name: "memif-receive",
+        ours: "transmit kernel to receive_count kernel",
+        peer: "transmit kernel to testpmd rxonly",
+        unit: Unit::Mpps,
+        target: Target::AtLeast(1.15),
+        needs: MEMIF,
+        measure: memif::receive,
+    },
+    Row {
+        name: "memif-swap",
+        ours: "transmit and receive_count kernels around mac_swap kernel",
+        peer: "transmit and receive_count kernels around testpmd macswap",
+        unit: Unit::Mpps,
+        target: Target::AtLeast(1.15),
+        needs: MEMIF,
+        measure: memif::swap,
+    },
+    Row {
+        name: "soft",
+        ours: "transmit and receive_count kernels around the device model",
+        peer: "a bare ring between the processors, payload written and read",
+        unit: Unit::Mpps,
+        target: Target::Either {
+            figure: 20.0,
+            ratio: 1.0 / 3.0,
+        },
+        needs: &[Need::TwoProcessors],
+        measure: soft::soft,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_choose_rows() {
+        let names = |words: &[&str]| -> Result<Vec<&str>, String> {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            Ok(choose(&words)?.iter().map(|row| row.name).collect())
+        };
+        assert_eq!(names(&[]).map(|all| all.len()), Ok(ROWS.len()));
+        assert_eq!(names(&["soft"]), Ok(vec!["soft"]));
+        let both = names(&["memif-swap", "memif-transmit"]);
+        assert_eq!(both, Ok(vec!["memif-transmit", "memif-swap"]));
+        assert_eq!(names(&["memif"]).map(|some| some.len()), Ok(4));
+        for wrong in ["mem", "memif-", "soft-nic", ""] {
+            let error = names(&["soft", wrong]).expect_err(wrong);
+            assert!(error.contains(&format!("`{wrong}`")), "{error}");
+            assert!(error.contains("memif-transmit, "), "{error}");
+        }
+    }
+
+    #[test]
+    fn rows_have_names_of_their_own() {
+        for row in ROWS {
+            let same = ROWS.iter().filter(|other| other.name == row.name);
+            assert_eq!(same.count(), 1, "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn targets_say_what_reaches_them() {
+        let either = Target::Either {
+            figure: 20.0,
+            ratio: 0.3,
+        };
+        let cases = [
+            (Target::AtLeast(1.15), 1.0, 1.15, Some(true)),
+            (Target::AtLeast(1.15), 99.0, 1.14, Some(false)),
+            (either, 20.0, 0.1, Some(true)),
+            (either, 19.0, 0.3, Some(true)),
+            (either, 19.0, 0.2, Some(false)),
+        ];
+        for (target, ours, ratio, want) in cases {
+            assert_eq!(
+                target.reached(ours, ratio),
+                want,
+                "{target:?} {ours} {ratio}"
+            );
+        }
+    }
+}

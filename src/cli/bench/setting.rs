@@ -1,0 +1,197 @@
+//! How figures are taken: cores, times, priorities, and what both sides share.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use warpwire_gpu::CpuExecutor;
+use warpwire_gpu::executor::IdlePolicy;
+use warpwire_pipelines::file::{FrameEntry, GenerateEntry};
+use warpwire_pipelines::traffic::Recipe;
+
+use super::error::Error;
+use super::machine;
+use super::row::Sample;
+
+/// The processor of the generator or sink.
+pub(super) const NEAR: usize = 0;
+/// The processor of the measured side.
+pub(super) const FAR: usize = 1;
+/// Bytes of every frame, without its check sequence.
+pub(super) const FRAME_BYTES: u32 = 64;
+/// How long a kernel may take to end.
+pub(super) const JOIN: Duration = Duration::from_secs(5);
+
+/// What both sides share. Dropping it removes its folder.
+pub(super) struct Setting {
+    /// How long a figure is taken.
+    pub(super) seconds: f64,
+    /// Measured threads go before all others of the machine.
+    pub(super) urgent: bool,
+    pub(super) stop: Arc<AtomicBool>,
+    folder: PathBuf,
+    sockets: AtomicU32,
+    testpmd: OnceLock<String>,
+}
+
+impl Setting {
+    /// Makes a folder for sockets.
+    pub(super) fn new(seconds: f64, urgent: bool, stop: Arc<AtomicBool>) -> Result<Self, Error> {
+        let folder = std::env::temp_dir().join(format!("warpwire-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|source| Error::System {
+            action: format!("making the folder {}", folder.display()),
+            source,
+            cure: "set TMPDIR to a folder that can be written",
+        })?;
+        Ok(Self {
+            seconds,
+            urgent,
+            stop,
+            folder,
+            sockets: AtomicU32::new(0),
+            testpmd: OnceLock::new(),
+        })
+    }
+
+    pub(super) fn folder(&self) -> &std::path::Path {
+        &self.folder
+    }
+
+    /// Keeps what a testpmd calls itself.
+    pub(super) fn note_testpmd(&self, version: String) {
+        // All are one program: the first word is as good as the others.
+        let _ = self.testpmd.set(version);
+    }
+
+    /// What testpmd calls itself, if one has run.
+    pub(super) fn testpmd(&self) -> Option<String> {
+        self.testpmd.get().cloned()
+    }
+
+    /// A socket that nobody had before.
+    pub(super) fn socket(&self) -> PathBuf {
+        let number = self.sockets.fetch_add(1, Ordering::Relaxed);
+        self.folder.join(format!("{number}.sock"))
+    }
+
+    /// An executor with a spinning thread on each of these processors.
+    pub(super) fn executor(&self, cores: &[usize]) -> Result<CpuExecutor, Error> {
+        let builder = CpuExecutor::builder().threads(cores.len()).pin(cores);
+        Ok(builder.idle(IdlePolicy::SPIN).build()?)
+    }
+
+    /// Lets time pass.
+    pub(super) fn pause(&self, time: Duration) -> Result<(), Error> {
+        let end = Instant::now() + time;
+        loop {
+            self.check()?;
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(GLANCE));
+        }
+    }
+
+    /// An error once somebody asked for the end.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(Error::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts a second of a counter of ours, in millions, after a while of warming up. Puts the
+    /// threads of this process and of `peers` before others meanwhile, if that was asked for.
+    pub(super) fn rate(&self, peers: &[u32], count: impl Fn() -> u64) -> Result<f64, Error> {
+        let _first = self.first(peers)?;
+        self.pause(WARM_UP)?;
+        let (start, before) = (Instant::now(), count());
+        self.pause(Duration::from_secs_f64(self.seconds))?;
+        let (frames, took) = (count() - before, start.elapsed());
+        Ok(frames as f64 / took.as_secs_f64() / 1e6)
+    }
+
+    /// Waits until a counter of ours stands still, for a second or two at most.
+    pub(super) fn settle(&self, count: impl Fn() -> u64) -> Result<(), Error> {
+        let mut before = count();
+        for _ in 0..SETTLES {
+            self.pause(SETTLE)?;
+            let now = count();
+            if now == before {
+                break;
+            }
+            before = now;
+        }
+        Ok(())
+    }
+
+    /// Puts the threads of this process and of `peers` before others, if that was asked for.
+    pub(super) fn first(&self, peers: &[u32]) -> Result<Option<machine::First>, Error> {
+        self.check()?;
+        let mut processes = vec![std::process::id()];
+        processes.extend(peers);
+        self.urgent
+            .then(|| machine::First::put(processes))
+            .transpose()
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        // Nobody is there to be told.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A figure, unless nothing arrived.
+pub(super) fn sample(
+    setting: &Setting,
+    what: &'static str,
+    value: f64,
+    offered: u64,
+    dropped: u64,
+) -> Result<Sample, Error> {
+    let seconds = setting.seconds;
+    match value > 0.0 {
+        true => Ok(Sample {
+            value,
+            dropped,
+            offered,
+        }),
+        false => Err(Error::Silent { what, seconds }),
+    }
+}
+
+/// As many frames of 64 bytes as there are slots for.
+pub(super) fn traffic(source_mac: [u8; 6], destination_mac: [u8; 6]) -> GenerateEntry {
+    let recipe = Recipe {
+        source_mac,
+        destination_mac,
+        length: FRAME_BYTES,
+        ..Recipe::default()
+    };
+    let frame = FrameEntry {
+        name: "udp".to_owned(),
+        weight: 1,
+        flows: 1,
+        frame: recipe.build(),
+    };
+    GenerateEntry {
+        nic: 0,
+        line: 0,
+        rate: 0,
+        count: 0,
+        frames: vec![frame],
+    }
+}
+
+/// Before a figure is taken.
+pub(super) const WARM_UP: Duration = Duration::from_millis(200);
+/// How long a counter stands still when all has arrived.
+pub(super) const SETTLE: Duration = Duration::from_millis(60);
+/// Looks at a counter until it is taken as it is.
+pub(super) const SETTLES: u32 = 30;
+/// How often the wish to end is looked at.
+const GLANCE: Duration = Duration::from_millis(20);
