@@ -6,8 +6,10 @@
 //! Invariant: an oracle ends soon, whatever the bytes: every loop in it has a bound.
 
 pub mod capture;
+mod choices;
 pub mod headers;
 pub mod parser;
+pub mod queues;
 
 /// An oracle and its name, which is that of its folder in `corpus/` too.
 #[derive(Clone, Copy, Debug)]
@@ -31,5 +33,17 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "capture",
         check: capture::check,
+    },
+    Target {
+        name: "ring-receive",
+        check: queues::receive,
+    },
+    Target {
+        name: "ring-transmit",
+        check: queues::transmit,
+    },
+    Target {
+        name: "ring-hostile",
+        check: queues::hostile,
     },
 ];

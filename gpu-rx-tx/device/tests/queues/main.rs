@@ -4,6 +4,8 @@
 //! over all of them.
 
 mod desk;
+mod hostile;
+mod model;
 mod payload;
 mod random;
 mod receive;

@@ -1,21 +1,12 @@
 //! Receive leases.
 
-use warpwire_device::{Batch, Receiver, Scalar};
-use warpwire_ring::{Cause, Receive};
+use warpwire_device::Scalar;
+use warpwire_ring::Cause;
 
 use crate::desk::{Desk, frame};
 use crate::each;
+use crate::model::bytes;
 use crate::wires::{Memif, STARTS, Server, Wire, Xdp, rx_cursor};
-
-/// All bytes of the frame in the `i`-th slot.
-pub(crate) fn bytes<R: Receive>(rx: &Receiver<R>, batch: &Batch, i: u32) -> Option<Vec<u8>> {
-    let frame = rx.frame(batch, i)?;
-    let mut bytes = vec![0; frame.length() as usize];
-    let there = rx.copy_out(&frame, 0, &mut bytes);
-    assert_eq!(there, bytes.len(), "pieces add up to the length");
-    assert_eq!(rx.copy_out(&frame, frame.length(), &mut [0; 4]), 0);
-    Some(bytes)
-}
 
 mod check {
     use super::*;

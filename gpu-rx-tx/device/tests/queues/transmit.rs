@@ -7,28 +7,8 @@ use warpwire_ring::{Cause, DeviceAddress, Format, Post, Transmit};
 
 use crate::desk::{Desk, frame};
 use crate::each;
+use crate::model::fill;
 use crate::wires::{STARTS, Wire, tx_cursor};
-
-/// Writes a frame into the buffers of a claim, `piece` bytes a part.
-pub(crate) fn fill<T: Transmit>(
-    tx: &mut Sender<T>,
-    claim: &Claim,
-    bytes: &[u8],
-    piece: usize,
-) -> Result<(), Cause> {
-    for (part, bytes) in (0..).zip(bytes.chunks(piece)) {
-        let slot = tx.slot(claim, part).expect("has a buffer");
-        assert!(slot.copy_in(0, bytes), "fits the buffer");
-        let post = Post {
-            address: slot.address(),
-            length: bytes.len() as u32,
-            part,
-            ..Post::default()
-        };
-        tx.write(claim, &post)?;
-    }
-    Ok(())
-}
 
 /// Sends frames of one part each, in one batch.
 pub(crate) fn send<T: Transmit>(

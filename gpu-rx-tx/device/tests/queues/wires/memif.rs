@@ -9,7 +9,7 @@ use warpwire_ring::{
     block, memory,
 };
 
-use super::{Pages, Wire, Words, bytes_at, put_bytes};
+use super::{Pages, Span, Wire, Words, bytes_at, put_bytes};
 
 /// Which roles we and the NIC play.
 pub(crate) trait Role {
@@ -41,7 +41,7 @@ impl Role for Server {
 }
 
 pub(crate) struct Memif<R: Role> {
-    _pages: Pages,
+    pages: Pages,
     plan: RegionPlan,
     rx: QueueBlock,
     tx: QueueBlock,
@@ -183,7 +183,7 @@ impl<R: Role> Wire for Memif<R> {
         let (rx, nic_tx) = make(true);
         let (tx, nic_rx) = make(false);
         Self {
-            _pages: pages,
+            pages,
             plan,
             rx,
             tx,
@@ -292,6 +292,44 @@ impl<R: Role> Wire for Memif<R> {
         // SAFETY: an index of the ring.
         unsafe { memory::store_release_u16(self.ring(false).offset(word), beyond) };
         true
+    }
+
+    fn exposed(&self) -> Vec<Span> {
+        // Rings and buffers lie in one region, which both sides have mapped.
+        vec![Span {
+            address: self.region,
+            bytes: self.plan.bytes(),
+        }]
+    }
+
+    fn buffers(&self) -> Vec<Span> {
+        // The client reads its own buffers alone; a server goes where the client's region is.
+        let from = if R::CLIENT {
+            self.plan.pool_offset()
+        } else {
+            0
+        };
+        vec![Span {
+            address: self.region.offset(from),
+            bytes: self.plan.bytes() - from,
+        }]
+    }
+
+    fn forge(&mut self, receive: bool, words: [u32; 4]) {
+        let ring = self.ring(receive);
+        let index = ring.offset(if R::CLIENT { TAIL } else { HEAD });
+        // SAFETY: an index of the ring.
+        let at = unsafe { memory::load_u16(index) };
+        let [steps, head, length, offset] = words;
+        let slot = u64::from(at) & u64::from(self.plan.depth - 1);
+        let descriptor = [head, length, offset, 0].map(u32::to_le_bytes).concat();
+        put_bytes(&descriptor, ring.offset(DESCRIPTORS + slot * 16));
+        // SAFETY: an index of the ring.
+        unsafe { memory::store_release_u16(index, at.wrapping_add(steps as u16)) };
+    }
+
+    fn check_untouched(&self) {
+        self.pages.check_marks();
     }
 }
 

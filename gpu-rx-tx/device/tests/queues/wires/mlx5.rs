@@ -9,11 +9,13 @@ use warpwire_ring::mlx5::setup::{self, Places, RxSetup, TxSetup};
 use warpwire_ring::mlx5::{Rx, TimestampFormat, Tx};
 use warpwire_ring::{Cause, DeviceAddress, Location, QueueBlock, Receive, Region, Scope, Transmit};
 
-use super::{Pages, Wire, Words};
+use super::{Pages, Span, Wire, Words};
 
 /// Receive slots have `SEGMENTS` buffers each.
 pub(crate) struct Mlx5<const SEGMENTS: u32> {
-    _pages: Pages,
+    pages: Pages,
+    exposed: [Span; 2],
+    buffers: Span,
     grants: Vec<Option<Grant>>,
     rx: QueueBlock,
     tx: QueueBlock,
@@ -175,7 +177,15 @@ impl<const SEGMENTS: u32> Wire for Mlx5<SEGMENTS> {
         let doorbell = place(tx_setup.doorbell);
         let send = SendQueue::new(ring, record, doorbell, NUMBER, log).at(start);
         Self {
-            _pages: pages,
+            pages,
+            exposed: [&rx_places, &tx_places].map(|places| Span {
+                address: places.completions,
+                bytes: setup::completion_bytes(depth),
+            }),
+            buffers: Span {
+                address: buffers.address,
+                bytes: buffers.length,
+            },
             grants: vec![ring_grant, buffer_grant],
             rx,
             tx,
@@ -302,5 +312,52 @@ impl<const SEGMENTS: u32> Wire for Mlx5<SEGMENTS> {
         let beyond = self.send.next() + 3;
         self.sent(&Cqe::new(CqeOpcode::REQUEST, beyond));
         true
+    }
+
+    fn exposed(&self) -> Vec<Span> {
+        self.exposed.to_vec()
+    }
+
+    fn buffers(&self) -> Vec<Span> {
+        vec![self.buffers]
+    }
+
+    fn forge(&mut self, receive: bool, words: [u32; 4]) {
+        let [kind, counter, count, rest] = words;
+        let opcode = [
+            CqeOpcode::RESPONSE_SEND,
+            CqeOpcode::REQUEST,
+            CqeOpcode::RESPONSE_ERROR,
+            CqeOpcode::REQUEST_ERROR,
+            CqeOpcode((rest & 15) as u8),
+        ];
+        let opcode = opcode[kind as usize % opcode.len()];
+        let next = if receive {
+            self.receive.next()
+        } else {
+            self.send.next()
+        };
+        let index = next.wrapping_add(u64::from(counter));
+        let mut cqe = Cqe::new(opcode, index);
+        cqe.byte_cnt = count.into();
+        if opcode.is_error() {
+            cqe = ErrorCqe::new(opcode, index, rest as u8).as_cqe();
+        }
+        let completions = if receive {
+            &mut self.receive_completions
+        } else {
+            &mut self.send_completions
+        };
+        // SAFETY: the regions are the wire's own memory, used by one thread.
+        let table = unsafe { KeyTable::new(&self.grants) };
+        // No room for one more: even this NIC cannot write it.
+        let _ = completions.write(&table, &cqe);
+        if receive && kind >> 16 & 1 != 0 && matches!(self.receive.posted(&table), Ok(1..)) {
+            self.receive.advance();
+        }
+    }
+
+    fn check_untouched(&self) {
+        self.pages.check_marks();
     }
 }

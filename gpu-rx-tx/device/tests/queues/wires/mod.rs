@@ -55,6 +55,16 @@ pub(crate) trait Wire: Sized {
     /// The NIC's completion index becomes impossible. Says no if the format has none.
     fn break_transmit(&mut self) -> bool;
 
+    /// Memory that the NIC may write at any time: rings, and buffers where they are shared.
+    fn exposed(&self) -> Vec<Span>;
+    /// Memory that a frame may lie in.
+    fn buffers(&self) -> Vec<Span>;
+    /// The NIC makes an entry of the receive or transmit queue visible; what it says, and how far
+    /// the NIC's index moves, is in the words.
+    fn forge(&mut self, receive: bool, words: [u32; 4]);
+    /// Panics if memory that belongs to nothing was written.
+    fn check_untouched(&self);
+
     /// Whether receive and transmit buffers can change places.
     fn shares_a_pool(&self) -> bool {
         // SAFETY: the block names memory of the wire; nothing is driven.
@@ -78,10 +88,19 @@ pub(crate) trait Wire: Sized {
 /// Starting indices: fresh, and just before each width wraps.
 pub(crate) const STARTS: [u64; 4] = [0, (1 << 16) - 5, (1 << 24) - 5, (1 << 32) - 5];
 
-/// Zeroed memory that is handed out in pieces, every one on lines of its own.
+/// A piece of a wire's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) address: DeviceAddress,
+    pub(crate) bytes: u64,
+}
+
+/// Zeroed memory that is handed out in pieces, every one on lines of its own, with a line of marks
+/// before and behind it.
 pub(crate) struct Pages {
     pages: Vec<Page>,
     used: usize,
+    marks: Vec<DeviceAddress>,
 }
 
 #[derive(Clone, Copy)]
@@ -91,21 +110,40 @@ struct Page([u8; 4096]);
 impl Pages {
     pub(crate) fn new(bytes: usize) -> Self {
         let pages = vec![Page([0; 4096]); bytes.div_ceil(4096)];
-        Self { pages, used: 0 }
+        Self {
+            pages,
+            used: 0,
+            marks: Vec::new(),
+        }
     }
 
     pub(crate) fn cut(&mut self, bytes: usize, alignment: usize) -> DeviceAddress {
         let start = self.pages.as_mut_ptr() as u64;
-        self.used = self.used.next_multiple_of(alignment.max(128));
-        let at = self.used;
-        self.used += bytes;
+        // A line of marks before the piece, and one behind it.
+        let at = (self.used + MARKS.len()).next_multiple_of(alignment.max(128));
+        self.used = at + bytes + MARKS.len();
         assert!(
             self.used <= self.pages.len() * 4096,
             "test memory is too small"
         );
+        for place in [at - MARKS.len(), at + bytes] {
+            let mark = DeviceAddress::new(start).offset(place as u64);
+            put_bytes(&MARKS, mark);
+            self.marks.push(mark);
+        }
         DeviceAddress::new(start).offset(at as u64)
     }
+
+    /// Panics if somebody wrote beside a piece.
+    pub(crate) fn check_marks(&self) {
+        for &mark in &self.marks {
+            let found = bytes_at(mark, MARKS.len() as u32);
+            assert_eq!(found, MARKS, "somebody wrote beside a piece");
+        }
+    }
 }
+
+const MARKS: [u8; 128] = [0xd7; 128];
 
 /// The words beside a queue: cursor, counters, done bitmap.
 #[derive(Clone, Copy)]

@@ -8,10 +8,10 @@ use warpwire_ring::xdp::{
 };
 use warpwire_ring::{Cause, DeviceAddress, QueueBlock, memory};
 
-use super::{Pages, Wire, Words, bytes_at};
+use super::{Pages, Span, Wire, Words, bytes_at, put_bytes};
 
 pub(crate) struct Xdp {
-    _pages: Pages,
+    pages: Pages,
     kernel: Kernel,
     rx: QueueBlock,
     tx: QueueBlock,
@@ -74,7 +74,7 @@ impl Wire for Xdp {
         words.transmit_at(start);
         words.put(&mut tx);
         Self {
-            _pages: pages,
+            pages,
             kernel,
             rx,
             tx,
@@ -197,6 +197,57 @@ impl Wire for Xdp {
         // SAFETY: as above.
         unsafe { memory::store_release_u32(word, beyond) };
         true
+    }
+
+    fn exposed(&self) -> Vec<Span> {
+        let Kernel {
+            fill,
+            receive,
+            transmit,
+            completion,
+            ..
+        } = &self.kernel;
+        let mut spans = Vec::new();
+        for (ring, entry) in [(fill, 8), (receive, 16), (transmit, 16), (completion, 8)] {
+            let word = |address| Span { address, bytes: 4 };
+            spans.extend([ring.producer, ring.consumer, ring.flags].map(word));
+            spans.push(Span {
+                address: ring.entries,
+                bytes: u64::from(ring.size) * entry,
+            });
+        }
+        spans
+    }
+
+    fn buffers(&self) -> Vec<Span> {
+        vec![Span {
+            address: self.kernel.umem.base,
+            bytes: self.kernel.umem.bytes,
+        }]
+    }
+
+    fn forge(&mut self, receive: bool, words: [u32; 4]) {
+        let [steps, low, length, options] = words;
+        let address = u64::from(low) | u64::from(steps >> 24) << 32;
+        let (ring, entry) = if receive {
+            (&self.kernel.receive, 16)
+        } else {
+            (&self.kernel.completion, 8)
+        };
+        // SAFETY: an index of the ring.
+        let at = unsafe { memory::load_u32(ring.producer) };
+        let place = ring.entries.offset(u64::from(at & ring.mask()) * entry);
+        put_bytes(&address.to_le_bytes(), place);
+        if receive {
+            put_bytes(&length.to_le_bytes(), place.offset(8));
+            put_bytes(&options.to_le_bytes(), place.offset(12));
+        }
+        // SAFETY: an index of the ring.
+        unsafe { memory::store_release_u32(ring.producer, at.wrapping_add(steps & 0xffff)) };
+    }
+
+    fn check_untouched(&self) {
+        self.pages.check_marks();
     }
 }
 
