@@ -21,39 +21,43 @@ pub const MAX_TAGS: u8 = 4;
 ///
 /// # Errors
 /// The first reason met, with everything that could be read.
+#[inline(always)]
+pub fn parse_slow(bytes: &[u8], length: u32) -> Result<Headers, Dropped> {
+    let mut headers = Headers::default();
+    match walk(bytes, length as usize, &mut headers) {
+        None => Ok(headers),
+        Some(reason) => Err(Dropped { reason, headers }),
+    }
+}
+
+/// Outlined, and given where the headers shall be: they are stored one by one, and a processor that
+/// copies them in larger pieces soon after waits for those stores.
 #[cold]
 #[inline(never)]
-pub fn parse_slow(bytes: &[u8], length: u32) -> Result<Headers, Dropped> {
-    let limit = HEADER_BYTES.min(length as usize);
+fn walk(bytes: &[u8], length: usize, headers: &mut Headers) -> Option<DropReason> {
+    let limit = HEADER_BYTES.min(length);
     let bytes = bytes.get(..limit).unwrap_or(bytes);
-    let headers = Headers::default();
     let mut walk = Walk {
         bytes,
-        length: length as usize,
+        length,
         headers,
         reason: None,
     };
     if let Err(reason) = walk.ethernet() {
         walk.note(reason);
     }
-    match walk.reason {
-        None => Ok(walk.headers),
-        Some(reason) => Err(Dropped {
-            reason,
-            headers: walk.headers,
-        }),
-    }
+    walk.reason
 }
 
 struct Walk<'a> {
     bytes: &'a [u8],
     /// Of the whole frame.
     length: usize,
-    headers: Headers,
+    headers: &'a mut Headers,
     reason: Option<DropReason>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
     fn ethernet(&mut self) -> Result<(), DropReason> {
         let frame = self.length;
         let mut at = 14;
@@ -74,9 +78,17 @@ impl Walk<'_> {
         }
         self.headers.l3 = at as u16;
         self.set_payload(at, frame);
+        let (l4, end) = match self.headers.ether_type {
+            EtherType::IPV6 => self.ipv6(at)?,
+            EtherType::IPV4 => self.ipv4(at)?,
+            _ => return self.other(at, frame),
+        };
+        self.transport(l4, end)
+    }
+
+    /// What is behind the Ethernet header if it is not IP.
+    fn other(&mut self, at: usize, frame: usize) -> Result<(), DropReason> {
         match self.headers.ether_type {
-            EtherType::IPV4 => self.ipv4(at),
-            EtherType::IPV6 => self.ipv6(at),
             EtherType::ARP => self.arp(at),
             EtherType::MPLS | EtherType::MPLS_MULTICAST => self.kind(Kind::Mpls),
             EtherType::ROCE1 => self.kind(Kind::RoceV1),
@@ -99,7 +111,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn ipv4(&mut self, at: usize) -> Result<(), DropReason> {
+    /// Where the transport header starts, and where the datagram ends.
+    fn ipv4(&mut self, at: usize) -> Result<(usize, usize), DropReason> {
         let [first, class, t0, t1, _, _, f0, f1, ttl, protocol] =
             self.read(at, self.length, DropReason::TruncatedL3)?;
         if first >> 4 != 4 {
@@ -129,47 +142,96 @@ impl Walk<'_> {
             total if offset + total > 65535 => return Err(DropReason::FragmentRange),
             total => self.datagram_end(at + total),
         };
-        self.transport(at + header_length, end)
+        Ok((at + header_length, end))
     }
 
-    fn ipv6(&mut self, at: usize) -> Result<(), DropReason> {
-        let [b0, b1, _, _, l0, l1, next, hop_limit] =
-            self.read(at, self.length, DropReason::TruncatedL3)?;
+    /// As [`Walk::ipv4`], behind the extension headers.
+    fn ipv6(&mut self, at: usize) -> Result<(usize, usize), DropReason> {
+        let whole = self.within::<40>(at);
+        let [b0, b1, _, _, l0, l1, next, hop_limit] = match whole {
+            Some(&[b0, b1, b2, b3, l0, l1, next, hop_limit, ..]) => {
+                [b0, b1, b2, b3, l0, l1, next, hop_limit]
+            }
+            None => self.read(at, self.length, DropReason::TruncatedL3)?,
+        };
         if b0 >> 4 != 6 {
             return Err(DropReason::IpVersion);
         }
         self.headers.kind = Kind::Ipv6;
         self.headers.ip_version = 6;
-        self.headers.traffic_class = TrafficClass(b0 << 4 | b1 >> 4);
+        self.headers.traffic_class = TrafficClass((u16::from_be_bytes([b0, b1]) >> 4) as u8);
         self.headers.ttl = hop_limit;
-        self.headers.protocol = IpProtocol(next);
-        let _: [u8; 40] = self.read(at, self.length, DropReason::TruncatedL3)?;
+        let protocol = IpProtocol(next);
+        self.headers.protocol = protocol;
+        if whole.is_none() {
+            let _: [u8; 40] = self.read(at, self.length, DropReason::TruncatedL3)?;
+        }
         let length = usize::from(u16::from_be_bytes([l0, l1]));
-        let end = if length == 0 && self.headers.protocol != IpProtocol::NO_NEXT_HEADER {
+        let end = if length == 0 && protocol != IpProtocol::NO_NEXT_HEADER {
             self.note(DropReason::Jumbogram);
             self.length
         } else {
             self.datagram_end(at + 40 + length)
         };
-        let l4 = self.extensions(at + 40, end)?;
-        self.transport(l4, end)
+        let l4 = self.extensions((at + 40, end), protocol)?;
+        Ok((l4, end))
     }
 
     /// Follows the extension headers from `at`; returns where they end.
-    fn extensions(&mut self, mut at: usize, end: usize) -> Result<usize, DropReason> {
+    #[inline(always)]
+    fn extensions(
+        &mut self,
+        (at, end): (usize, usize),
+        mut protocol: IpProtocol,
+    ) -> Result<usize, DropReason> {
+        let at_hand = self.bytes.get(..end).unwrap_or(self.bytes);
+        let mut rest = at_hand.get(at..).unwrap_or_default();
+        let (mut count, mut plain) = (0, FIRST_EXTENSIONS);
+        // In registers, as long as whole headers of the plain kind lie there.
+        while is_among(protocol, plain) && count < MAX_EXTENSIONS {
+            let Some([next, units, ..]) = rest.first_chunk::<8>() else {
+                break;
+            };
+            let Some(behind) = rest.get(extension_length(*units)..) else {
+                break;
+            };
+            (protocol, rest) = (IpProtocol(*next), behind);
+            (count, plain) = (count + 1, LATER_EXTENSIONS);
+        }
+        self.headers.protocol = protocol;
+        let at = at_hand.len() - rest.len();
+        if !is_among(protocol, FIRST_EXTENSIONS | 1 << IpProtocol::FRAGMENT.0) {
+            return Ok(at);
+        }
+        // Its own walk, so that this one need not be in memory.
+        let walk = Walk {
+            headers: self.headers,
+            ..*self
+        };
+        walk.odd_extensions((at, end), count)
+    }
+
+    /// The extension headers from `at` on, after `count` others: fragments, and what is at fault.
+    #[cold]
+    #[inline(never)]
+    fn odd_extensions(
+        mut self,
+        (mut at, end): (usize, usize),
+        first: u8,
+    ) -> Result<usize, DropReason> {
         self.set_payload(at, end);
-        for count in 0..=MAX_EXTENSIONS {
+        for count in first..=MAX_EXTENSIONS {
             let length = match self.headers.protocol {
                 IpProtocol::HOP_BY_HOP if count > 0 => return Err(DropReason::ExtensionOrder),
                 IpProtocol::HOP_BY_HOP | IpProtocol::ROUTING | IpProtocol::DESTINATION_OPTIONS => {
                     let [_, units] = self.read(at, end, DropReason::TruncatedL3)?;
-                    (usize::from(units) + 1) * 8
+                    extension_length(units)
                 }
                 IpProtocol::FRAGMENT => 8,
-                _ => return Ok(at),
+                _ => break,
             };
             if count == MAX_EXTENSIONS {
-                break;
+                return Err(DropReason::ExtensionCount);
             }
             if at + length > end {
                 return Err(DropReason::TruncatedL3);
@@ -187,11 +249,11 @@ impl Walk<'_> {
                     return Err(DropReason::FragmentRange);
                 }
                 if self.headers.fragment == Fragment::Later {
-                    return Ok(at);
+                    break;
                 }
             }
         }
-        Err(DropReason::ExtensionCount)
+        Ok(at)
     }
 
     /// What follows the network header at `at`; the datagram ends at `end`.
@@ -215,8 +277,18 @@ impl Walk<'_> {
     }
 
     fn udp(&mut self, at: usize, end: usize) -> Result<(), DropReason> {
-        self.start(at, end, Kind::Udp)?;
-        let [.., l0, l1, _, _]: [u8; 8] = self.read(at, end, DropReason::TruncatedL4)?;
+        let [.., l0, l1, _, _] = match self.within::<8>(at).filter(|_| at + 8 <= end) {
+            Some(header) => {
+                let [p0, p1, p2, p3, ..] = *header;
+                self.headers.l4_start = u32::from_be_bytes([p0, p1, p2, p3]);
+                self.headers.kind = Kind::Udp;
+                *header
+            }
+            None => {
+                self.start(at, end, Kind::Udp)?;
+                self.read(at, end, DropReason::TruncatedL4)?
+            }
+        };
         let length = usize::from(u16::from_be_bytes([l0, l1]));
         if length < 8 {
             return Err(DropReason::UdpLength);
@@ -333,6 +405,13 @@ impl Walk<'_> {
         bytes.copied().ok_or_else(|| self.missing())
     }
 
+    /// `N` bytes at `at`, if they are at hand.
+    #[inline(always)]
+    fn within<const N: usize>(&self, at: usize) -> Option<&'a [u8; N]> {
+        let bytes: &'a [u8] = self.bytes;
+        bytes.get(at..)?.first_chunk()
+    }
+
     fn at_hand(&self, end: usize) -> Result<(), DropReason> {
         if end > self.bytes.len() {
             Err(self.missing())
@@ -349,6 +428,21 @@ impl Walk<'_> {
             DropReason::NotAtHand
         }
     }
+}
+
+/// Extension headers that say how long they are, as bits: those that may be first, and later.
+const FIRST_EXTENSIONS: u64 = 1 << IpProtocol::HOP_BY_HOP.0 | LATER_EXTENSIONS;
+const LATER_EXTENSIONS: u64 = 1 << IpProtocol::ROUTING.0 | 1 << IpProtocol::DESTINATION_OPTIONS.0;
+
+#[inline(always)]
+const fn is_among(protocol: IpProtocol, bits: u64) -> bool {
+    protocol.0 < 64 && bits >> protocol.0 & 1 != 0
+}
+
+/// Bytes of an extension header whose second byte is `units`.
+#[inline(always)]
+const fn extension_length(units: u8) -> usize {
+    (units as usize + 1) * 8
 }
 
 const fn fragment(offset: usize, more: bool) -> Fragment {
