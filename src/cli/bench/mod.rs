@@ -10,6 +10,8 @@ mod row;
 mod setting;
 mod soft;
 mod testpmd;
+mod wire;
+mod xdp;
 
 use super::Failure;
 

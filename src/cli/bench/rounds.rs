@@ -11,11 +11,11 @@ use super::setting::Setting;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Others {
-    /// Wait until they are quiet, and repeat rounds in which they used more than half a processor
+    /// Wait until they are quiet; repeat rounds in which they used more than half a processor
     Repeat,
     /// Put the threads of both sides before them, by real-time priority (needs root)
     Outrank,
-    /// Nothing
+    /// Nothing: take rounds as they come, also if a host moves the processors meanwhile
     Ignore,
 }
 
@@ -30,7 +30,8 @@ pub(super) struct Round {
     pub(super) ping_pong_ns: [f64; 3],
     /// Where the two processors were; `null` if they moved during the round.
     pub(super) placement: Option<Placement>,
-    /// Whether it counts: the processors stayed where they were, and others left them alone.
+    /// Whether it counts: the processors stayed where they were, and others left them alone, unless
+    /// both are ignored.
     pub(super) counts: bool,
 }
 
@@ -124,7 +125,11 @@ fn once(setting: &Setting, row: &Row, others: Others, ours_first: bool) -> Resul
         ratio: ours.sample.value / peer.sample.value,
         ping_pong_ns,
         placement,
-        counts: placement.is_some() && (others != Others::Repeat || used < MUCH),
+        counts: match others {
+            Others::Repeat => placement.is_some() && used < MUCH,
+            Others::Outrank => placement.is_some(),
+            Others::Ignore => true,
+        },
     })
 }
 

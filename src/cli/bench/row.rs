@@ -2,7 +2,7 @@
 
 use super::error::Error;
 use super::setting::Setting;
-use super::{memif, soft};
+use super::{memif, soft, wire, xdp};
 
 /// One comparison.
 pub(super) struct Row {
@@ -31,12 +31,16 @@ pub(super) enum Unit {
     /// Million frames a second.
     #[serde(rename = "Mpps")]
     Mpps,
+    /// Nanoseconds a packet: less is better.
+    #[serde(rename = "ns")]
+    Nanoseconds,
 }
 
 impl Unit {
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Mpps => "Mpps",
+            Self::Nanoseconds => "ns",
         }
     }
 }
@@ -46,6 +50,10 @@ impl Unit {
 pub(super) enum Target {
     /// Our figure over the peer's is this or more.
     AtLeast(f64),
+    /// Our figure over the peer's is this or less.
+    AtMost(f64),
+    /// Nothing: the figure is for information.
+    None,
     /// Our figure is this or more, or its ratio to the peer's is.
     Either { figure: f64, ratio: f64 },
 }
@@ -55,6 +63,8 @@ impl Target {
     pub(super) fn words(self) -> String {
         match self {
             Self::AtLeast(ratio) => format!(">= {ratio}"),
+            Self::AtMost(ratio) => format!("<= {ratio}"),
+            Self::None => String::new(),
             Self::Either { figure, ratio } => format!("{figure} or >= {ratio:.2}"),
         }
     }
@@ -63,6 +73,8 @@ impl Target {
     pub(super) fn reached(self, ours: f64, ratio: f64) -> Option<bool> {
         match self {
             Self::AtLeast(least) => Some(ratio >= least),
+            Self::AtMost(most) => Some(ratio <= most),
+            Self::None => None,
             Self::Either {
                 figure: enough,
                 ratio: least,
@@ -85,6 +97,7 @@ pub(super) struct Sample {
 /// What a row cannot be measured without.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Need {
+    Root,
     Testpmd,
     TwoProcessors,
 }
@@ -93,6 +106,11 @@ impl Need {
     /// Whether it is there.
     pub(super) fn check(self) -> Result<(), Error> {
         let (there, what, cure) = match self {
+            Self::Root => (
+                warpwire_ptx::process::is_root(),
+                "root, for network namespaces and AF_XDP",
+                "run it as root",
+            ),
             Self::Testpmd => (
                 super::machine::has_program("dpdk-testpmd"),
                 "dpdk-testpmd",
@@ -131,6 +149,7 @@ fn is_meant(row: &Row, word: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
+const XDP: &[Need] = &[Need::Root, Need::Testpmd, Need::TwoProcessors];
 const MEMIF: &[Need] = &[Need::Testpmd, Need::TwoProcessors];
 
 /// All rows, in the order of the table.
@@ -172,6 +191,33 @@ const ROWS: &[Row] = &[
         measure: memif::swap,
     },
     Row {
+        name: "xdp-receive",
+        ours: "receive_count kernel on what the kernel generates",
+        peer: "testpmd rxonly on net_af_xdp, the same generator",
+        unit: Unit::Mpps,
+        target: Target::AtLeast(1.2),
+        needs: XDP,
+        measure: xdp::receive,
+    },
+    Row {
+        name: "xdp-transmit",
+        ours: "transmit kernel to Linux",
+        peer: "testpmd txonly on net_af_xdp to Linux",
+        unit: Unit::Mpps,
+        target: Target::AtLeast(1.15),
+        needs: XDP,
+        measure: xdp::transmit,
+    },
+    Row {
+        name: "xdp-swap",
+        ours: "mac_swap kernel between the generator in the kernel and Linux",
+        peer: "testpmd macswap on net_af_xdp, the same generator and Linux",
+        unit: Unit::Mpps,
+        target: Target::AtLeast(1.1),
+        needs: XDP,
+        measure: xdp::swap,
+    },
+    Row {
         name: "soft",
         ours: "transmit and receive_count kernels around the device model",
         peer: "a bare ring between the processors, payload written and read",
@@ -183,7 +229,61 @@ const ROWS: &[Row] = &[
         needs: &[Need::TwoProcessors],
         measure: soft::soft,
     },
+    Row {
+        name: "parse-mixed",
+        ours: "fast path, eight kinds of frame mixed",
+        peer: "etherparse SlicedPacket, the same frames",
+        unit: Unit::Nanoseconds,
+        target: Target::AtMost(0.5),
+        needs: &[],
+        measure: wire::parse_mixed,
+    },
+    Row {
+        name: "parse-tag",
+        ours: "slow path, one VLAN tag",
+        peer: "etherparse SlicedPacket, the same frames",
+        unit: Unit::Nanoseconds,
+        target: Target::AtMost(0.5),
+        needs: &[],
+        measure: wire::parse_tag,
+    },
+    Row {
+        name: "parse-ipv6-extensions",
+        ours: "slow path, two IPv6 extension headers",
+        peer: "etherparse SlicedPacket, the same frames",
+        unit: Unit::Nanoseconds,
+        target: Target::AtMost(0.5),
+        needs: &[],
+        measure: wire::parse_extensions,
+    },
+    icrc("icrc-device-64", DEVICE, wire::icrc_device::<64>),
+    icrc("icrc-host-64", HOST, wire::icrc_host::<64>),
+    icrc("icrc-device-256", DEVICE, wire::icrc_device::<256>),
+    icrc("icrc-host-256", HOST, wire::icrc_host::<256>),
+    icrc("icrc-device-1024", DEVICE, wire::icrc_device::<1024>),
+    icrc("icrc-host-1024", HOST, wire::icrc_host::<1024>),
+    icrc("icrc-device-4096", DEVICE, wire::icrc_device::<4096>),
+    icrc("icrc-host-4096", HOST, wire::icrc_host::<4096>),
 ];
+
+const DEVICE: &str = "invariant CRC by the arithmetic of device code";
+const HOST: &str = "invariant CRC on the host";
+
+const fn icrc(
+    name: &'static str,
+    ours: &'static str,
+    measure: fn(&Setting, Side) -> Result<Sample, Error>,
+) -> Row {
+    Row {
+        name,
+        ours,
+        peer: "crc32fast over as many bytes",
+        unit: Unit::Nanoseconds,
+        target: Target::None,
+        needs: &[],
+        measure,
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -222,6 +322,9 @@ mod tests {
             ratio: 0.3,
         };
         let cases = [
+            (Target::None, 1.0, 9.0, None),
+            (Target::AtMost(0.5), 9.0, 0.5, Some(true)),
+            (Target::AtMost(0.5), 0.1, 0.51, Some(false)),
             (Target::AtLeast(1.15), 1.0, 1.15, Some(true)),
             (Target::AtLeast(1.15), 99.0, 1.14, Some(false)),
             (either, 20.0, 0.1, Some(true)),

@@ -13,6 +13,7 @@ use warpwire_pipelines::traffic::Recipe;
 use super::error::Error;
 use super::machine;
 use super::row::Sample;
+use super::xdp::Veth;
 
 /// The processor of the generator or sink.
 pub(super) const NEAR: usize = 0;
@@ -23,7 +24,7 @@ pub(super) const FRAME_BYTES: u32 = 64;
 /// How long a kernel may take to end.
 pub(super) const JOIN: Duration = Duration::from_secs(5);
 
-/// What both sides share. Dropping it removes its folder.
+/// What both sides share. Dropping it removes its folder and its namespaces.
 pub(super) struct Setting {
     /// How long a figure is taken.
     pub(super) seconds: f64,
@@ -33,6 +34,7 @@ pub(super) struct Setting {
     folder: PathBuf,
     sockets: AtomicU32,
     testpmd: OnceLock<String>,
+    veth: OnceLock<Veth>,
 }
 
 impl Setting {
@@ -51,6 +53,7 @@ impl Setting {
             folder,
             sockets: AtomicU32::new(0),
             testpmd: OnceLock::new(),
+            veth: OnceLock::new(),
         })
     }
 
@@ -67,6 +70,15 @@ impl Setting {
     /// What testpmd calls itself, if one has run.
     pub(super) fn testpmd(&self) -> Option<String> {
         self.testpmd.get().cloned()
+    }
+
+    /// The veth pair of all rows over AF_XDP, made for the first of them.
+    pub(super) fn veth(&self) -> Result<&Veth, Error> {
+        if let Some(veth) = self.veth.get() {
+            return Ok(veth);
+        }
+        let veth = Veth::new()?;
+        Ok(self.veth.get_or_init(|| veth))
     }
 
     /// A socket that nobody had before.

@@ -83,6 +83,12 @@ fn exit_codes_say_who_is_to_blame() {
         ),
         (&["fly"], 2, "fly"),
         (&["kernel", "build", "/no/such/folder"], 1, "Cargo.toml"),
+        (&["bench", "packets"], 2, "--against"),
+        (&["bench", "packets", "--against", "nobody"], 2, "testpmd"),
+        (&bench("--rows=memif-transmit,fast"), 2, "is called `fast`"),
+        (&bench("--rounds=0"), 2, "--rounds"),
+        (&bench("--seconds=0"), 2, "write seconds from 0.05 to 60"),
+        (&bench("--others=hope"), 2, "outrank"),
     ];
     for (words, code, part) in cases {
         let output = warpwire(words);
@@ -90,6 +96,30 @@ fn exit_codes_say_who_is_to_blame() {
         assert_eq!(output.status.code(), Some(*code), "{words:?}: {errors}");
         assert!(errors.contains(part), "{words:?}: {errors}");
     }
+}
+
+/// The words of a bench with one option.
+fn bench(option: &str) -> [&str; 4] {
+    ["bench", "packets", "--against=testpmd", option]
+}
+
+#[test]
+fn a_row_without_its_peer_is_named_with_the_cure() {
+    let output = Command::new(env!("CARGO_BIN_EXE_warpwire"))
+        .args(bench("--rows=memif-swap,parse-tag"))
+        .args(["--rounds=1", "--seconds=0.05", "--others=ignore"])
+        // Nothing but what the bench itself uses, in so far as it lies there.
+        .env("PATH", "/nowhere")
+        .output()
+        .expect("the command can be started");
+    let (shown, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{shown}{errors}");
+    let line = "memif-swap: not measured: needs dpdk-testpmd; apt-get install dpdk-dev";
+    assert!(shown.contains(line), "{shown}");
+    assert!(
+        errors.contains("could not be measured: memif-swap"),
+        "{errors}"
+    );
 }
 
 #[test]

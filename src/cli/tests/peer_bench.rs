@@ -1,0 +1,189 @@
+//! `warpwire bench packets` with its peers, for a moment: that it measures, not how fast.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn can_run() -> bool {
+    let programs = ["dpdk-testpmd", "ip", "sysctl", "taskset", "chrt", "stdbuf"];
+    let missing = programs
+        .iter()
+        .find(|name| !warpwire_skip::has_program(name));
+    if !warpwire_skip::is_root() {
+        warpwire_skip::installable("network namespaces need root");
+        return false;
+    }
+    if let Some(missing) = missing {
+        warpwire_skip::installable(format!("`{missing}` is not there"));
+        return false;
+    }
+    true
+}
+
+fn bench(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
+    command
+        .args(["bench", "packets", "--against", "testpmd"])
+        .args(words)
+        .stdin(Stdio::null());
+    command
+}
+
+fn text(output: &Output) -> String {
+    let [out, errors] =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    format!("{out}{errors}")
+}
+
+#[test]
+fn every_row_is_measured_and_recorded() {
+    if !can_run() {
+        return;
+    }
+    let base = format!("warpwire-peer-bench-{}.json", std::process::id());
+    let file = std::env::temp_dir().join(base);
+    let words = ["--rounds=1", "--seconds=0.1", "--others=ignore"];
+    let output = bench(&words).arg("--output").arg(&file).output();
+    let output = output.expect("the command can be started");
+    let said = text(&output);
+    let json = std::fs::read_to_string(&file).unwrap_or_default();
+    let table = std::fs::read_to_string(file.with_extension("txt")).unwrap_or_default();
+    for file in [file.clone(), file.with_extension("txt")] {
+        // What is not there need not go.
+        let _ = std::fs::remove_file(file);
+    }
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(table, String::from_utf8_lossy(&output.stdout));
+    let record: Value = serde_json::from_str(&json).expect("is JSON");
+    for field in ["bench", "against", "testpmd", "commit", "date"] {
+        let value = record[field].as_str().unwrap_or("");
+        assert!(!value.is_empty(), "{field}: {json}");
+    }
+    for field in ["processor", "processors", "kernel"] {
+        assert!(!record["machine"][field].is_null(), "{field}: {json}");
+    }
+    assert_eq!(record["configuration"]["rounds"], 1);
+    assert_eq!(record["unmeasured"], Value::Array(Vec::new()));
+    let rows = record["rows"].as_array().expect("a list");
+    for row in rows {
+        let name = row["row"].as_str().expect("a name");
+        check(row, name);
+        assert!(
+            table.lines().any(|line| line.starts_with(name)),
+            "{name}: {table}"
+        );
+    }
+    let starts = [
+        "memif-",
+        "xdp-",
+        "soft",
+        "parse-",
+        "icrc-device-",
+        "icrc-host-",
+    ];
+    for start in starts {
+        let is_there = |row: &&Value| row["row"].as_str().unwrap_or("").starts_with(start);
+        assert!(rows.iter().any(|row| is_there(&row)), "{start}: {json}");
+    }
+}
+
+fn check(row: &Value, name: &str) {
+    let round = &row["rounds"][0];
+    for side in ["ours", "peer"] {
+        for field in ["median", "min", "max", "dropped", "offered"] {
+            assert!(row[side][field].is_number(), "{name} {side} {field}: {row}");
+        }
+        assert!(
+            row[side]["median"].as_f64() > Some(0.0),
+            "{name} {side}: {row}"
+        );
+        assert!(
+            row[side]["offered"].as_u64() > Some(0),
+            "{name} {side}: {row}"
+        );
+        for field in ["value", "dropped", "offered", "others_used"] {
+            assert!(
+                round[side][field].is_number(),
+                "{name} {side} {field}: {row}"
+            );
+        }
+    }
+    for field in ["unit", "target"] {
+        assert!(row[field].is_string(), "{name} {field}: {row}");
+    }
+    assert!(row["ratio"]["median"].as_f64() > Some(0.0), "{name}: {row}");
+    assert_eq!(
+        row["reached"].is_null(),
+        row["target"] == "",
+        "{name}: {row}"
+    );
+    assert_eq!(
+        round["ping_pong_ns"].as_array().map(Vec::len),
+        Some(3),
+        "{name}: {row}"
+    );
+    assert_eq!(round["counts"], true, "{name}: {row}");
+}
+
+#[test]
+fn an_interrupt_leaves_nothing_behind() {
+    if !can_run() {
+        return;
+    }
+    let mut child = bench(&["--rows=xdp-swap", "--seconds=30", "--others=ignore"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command can be started");
+    let id = child.id();
+    let limit = Instant::now() + Duration::from_secs(60);
+    // Its peer is up by then, or about to be: both ends must be clean.
+    while traces(id)
+        .iter()
+        .all(|trace| !trace.starts_with("namespace"))
+    {
+        assert!(Instant::now() < limit, "no namespace");
+        assert_eq!(child.try_wait().expect("can be asked"), None, "ended early");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    let signal = Command::new("kill")
+        .args(["-INT", &id.to_string()])
+        .status();
+    assert!(signal.expect("kill is there").success());
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("interrupted"), "{}", text(&output));
+    assert_eq!(traces(id), Vec::<String>::new());
+}
+
+/// What a bench of this process number has on the machine.
+fn traces(id: u32) -> Vec<String> {
+    let mut traces = Vec::new();
+    let folder = std::env::temp_dir().join(format!("warpwire-bench-{id}"));
+    if folder.exists() {
+        traces.push(format!("folder {}", folder.display()));
+    }
+    let spaces = files(PathBuf::from("/run/netns"));
+    let ours = spaces
+        .iter()
+        .filter(|space| space.contains(&format!("wwbench-{id}-")));
+    traces.extend(ours.map(|space| format!("namespace {space}")));
+    let folder = folder.display().to_string();
+    for process in files(PathBuf::from("/proc")) {
+        let words = std::fs::read(format!("{process}/environ")).unwrap_or_default();
+        if String::from_utf8_lossy(&words).contains(&folder) {
+            traces.push(format!("process {process}"));
+        }
+    }
+    traces
+}
+
+fn files(folder: PathBuf) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path().display().to_string())
+        .collect()
+}
