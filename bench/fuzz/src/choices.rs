@@ -32,6 +32,13 @@ impl<'a> Choices<'a> {
         of.get(at).copied()
     }
 
+    /// So many bytes, or all that are left.
+    pub(crate) fn bytes(&mut self, count: usize) -> &'a [u8] {
+        let (front, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        front
+    }
+
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (front, rest) = self.0.split_first_chunk()?;
         self.0 = rest;

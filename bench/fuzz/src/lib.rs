@@ -9,6 +9,7 @@ pub mod capture;
 mod choices;
 pub mod headers;
 pub mod parser;
+pub mod pipeline;
 pub mod queues;
 
 /// An oracle and its name, which is that of its folder in `corpus/` too.
@@ -33,6 +34,22 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "capture",
         check: capture::check,
+    },
+    Target {
+        name: "memif-messages",
+        check: warpwire_nic::memif::oracle::check,
+    },
+    Target {
+        name: "pipeline",
+        check: pipeline::check,
+    },
+    Target {
+        name: "stages",
+        check: queues::stages::check,
+    },
+    Target {
+        name: "mlx5-device",
+        check: queues::device::check,
     },
     Target {
         name: "ring-receive",

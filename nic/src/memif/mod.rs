@@ -16,6 +16,8 @@ mod client;
 mod config;
 mod link;
 mod message;
+#[cfg(feature = "oracles")]
+pub mod oracle;
 mod queues;
 mod server;
 mod system;

@@ -47,7 +47,7 @@ impl Socket {
     }
 
     /// Two connected sockets.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "oracles"))]
     pub(super) fn pair() -> io::Result<(Self, Self)> {
         let mut ends = [0; 2];
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;

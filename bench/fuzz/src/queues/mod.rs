@@ -1,8 +1,13 @@
 //! The queues of every format, driven by arbitrary operations: with an honest NIC against a model,
 //! and with a hostile one.
 //!
+//! [`stages`] runs the pipeline kernel over them, [`device`] is the NIC's own half.
+//!
 //! The NICs, the model and what must hold are those of the property tests in warpwire-device; only
 //! the operations come from bytes.
+
+pub mod device;
+pub mod stages;
 
 #[path = "../../../../gpu-rx-tx/device/tests/queues/desk.rs"]
 #[expect(dead_code, reason = "other tests of warpwire-device use the rest")]
