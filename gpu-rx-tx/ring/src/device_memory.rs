@@ -81,9 +81,26 @@ pub trait DeviceMemory {
     /// [`Denied`].
     fn store_u64(&self, to: Place, value: u64) -> Result<(), Denied>;
 
+    /// Writes a line of eight words. The last one is stored behind the others with release order:
+    /// who sees it sees all.
+    ///
+    /// # Errors
+    /// [`Denied`]; the last word was not written.
+    #[inline(always)]
+    fn store_line(&self, to: Place, line: &[u64; 8]) -> Result<(), Denied> {
+        let &[a, b, c, d, e, f, g, last] = line;
+        let body: [u8; 56] = zerocopy::transmute!([a, b, c, d, e, f, g]);
+        self.write(to, &body)?;
+        self.store_u64(to.offset(56), last)
+    }
+
     /// Hints that the line at a place is read soon. A wrong place is no error.
     #[inline(always)]
     fn prefetch(&self, _place: Place) {}
+
+    /// Hints that the line at a place is written soon. A wrong place is no error.
+    #[inline(always)]
+    fn prefetch_write(&self, _place: Place) {}
 }
 
 /// A registered region: what a key opens and for what.
@@ -147,7 +164,7 @@ impl DeviceMemory for KeyTable<'_> {
     fn read(&self, from: Place, into: &mut [u8]) -> Result<(), Denied> {
         let from = self.check(from, into.len() as u64, false)?;
         // SAFETY: live by the table's promise, in bounds by the check.
-        unsafe { memory::copy_out(from, into) }
+        unsafe { copy_out(from, into) }
         Ok(())
     }
 
@@ -155,7 +172,7 @@ impl DeviceMemory for KeyTable<'_> {
     fn write(&self, to: Place, bytes: &[u8]) -> Result<(), Denied> {
         let to = self.check(to, bytes.len() as u64, true)?;
         // SAFETY: live by the table's promise, in bounds by the check.
-        unsafe { memory::copy_in(bytes, to) }
+        unsafe { copy_in(bytes, to) }
         Ok(())
     }
 
@@ -194,8 +211,64 @@ impl DeviceMemory for KeyTable<'_> {
         Ok(())
     }
 
+    /// One check for the whole line.
+    #[inline(always)]
+    fn store_line(&self, to: Place, line: &[u64; 8]) -> Result<(), Denied> {
+        let to = self.check(to, 64, true)?;
+        if !to.is_aligned(8) {
+            return Err(Denied::Alignment);
+        }
+        let &[a, b, c, d, e, f, g, last] = line;
+        let body: [u8; 56] = zerocopy::transmute!([a, b, c, d, e, f, g]);
+        // SAFETY: live by the table's promise, in bounds by the check.
+        unsafe { memory::copy_in(&body, to) }
+        // SAFETY: live by the table's promise, in bounds and aligned by the checks.
+        unsafe { memory::store_release_u64(to.offset(56), last) }
+        Ok(())
+    }
+
     #[inline(always)]
     fn prefetch(&self, place: Place) {
         memory::prefetch(place.address);
     }
+
+    #[inline(always)]
+    fn prefetch_write(&self, place: Place) {
+        memory::prefetch_write(place.address);
+    }
 }
+
+/// [`memory::copy_out`], without a call for what is just one line: the shortest frames.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn copy_out(from: DeviceAddress, into: &mut [u8]) {
+    if into.len() == LINE
+        && let Some(line) = into.first_chunk_mut::<LINE>()
+    {
+        // SAFETY: passed on.
+        return unsafe { memory::copy_out(from, line) };
+    }
+    // SAFETY: passed on.
+    unsafe { memory::copy_out(from, into) }
+}
+
+/// [`memory::copy_in`], likewise.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn copy_in(bytes: &[u8], to: DeviceAddress) {
+    if bytes.len() == LINE
+        && let Some(line) = bytes.first_chunk::<LINE>()
+    {
+        // SAFETY: passed on.
+        return unsafe { memory::copy_in(line, to) };
+    }
+    // SAFETY: passed on.
+    unsafe { memory::copy_in(bytes, to) }
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;

@@ -25,6 +25,8 @@ pub(super) struct Burst {
     /// Index of the first one in its send queue.
     first: u64,
     count: usize,
+    /// Whether a frame asks for checksums to be filled in.
+    checksums: bool,
     frames: Box<[[u8; SMALL]; BURST]>,
     cqes: Box<[CqeWords; BURST]>,
 }
@@ -51,6 +53,7 @@ impl Burst {
             entries: [Entry::default(); BURST],
             first: 0,
             count: 0,
+            checksums: false,
             frames: Box::new([[0; SMALL]; BURST]),
             cqes: Box::new([[0; 8]; BURST]),
         }
@@ -96,6 +99,7 @@ impl Adapter {
         burst: &mut Burst,
     ) {
         burst.count = 0;
+        burst.checksums = false;
         let longest = (self.config.max_frame_bytes as usize).min(SMALL);
         let Some(side) = self.send.get_mut(queue) else {
             return;
@@ -104,6 +108,7 @@ impl Adapter {
             return;
         }
         burst.first = side.queue.next();
+        side.queue.prefetch(memory, limit as u32);
         for entry in burst.entries.iter_mut().take(limit) {
             if side.queue.pending() == 0 {
                 break;
@@ -122,6 +127,7 @@ impl Adapter {
             (entry.checksum_flags, entry.signal) = (wqe.checksum_flags, wqe.signal);
             (entry.denied, entry.queue) = (false, 0);
             (entry.ticket, entry.target) = (Ticket::NONE, None);
+            burst.checksums |= wqe.checksum_flags != 0;
             side.queue.advance(&wqe);
             burst.count += 1;
         }
@@ -131,30 +137,32 @@ impl Adapter {
     /// Receives a burst.
     #[inline(always)]
     pub(super) fn take<M: DeviceMemory>(&mut self, memory: &M, burst: &mut Burst, now_ns: u64) {
+        let mut blank = Cqe::new(CqeOpcode::RESPONSE_SEND, 0);
+        blank.timestamp = now_ns.into();
+        let inspects = self.inspects();
+        let looks = inspects || burst.checksums;
         for (entry, frame, _) in burst.all() {
             let bytes = frame.get_mut(..entry.length as usize).unwrap_or_default();
             entry.denied = memory.read(entry.place, bytes).is_err();
-        }
-        for (entry, frame, cqe) in burst.all() {
-            let bytes = frame.get_mut(..entry.length as usize).unwrap_or_default();
-            if entry.checksum_flags != 0 {
-                fill_checksums(bytes, entry.checksum_flags);
+            if !looks {
+                self.assign(memory, entry, bytes);
             }
-            let mut found = Cqe::new(CqeOpcode::RESPONSE_SEND, 0);
-            found.timestamp = now_ns.into();
-            found.byte_cnt = entry.length.into();
-            entry.queue = self.inspect(bytes, &mut found);
-            *cqe = found.to_words();
         }
-        for (entry, frame, _) in burst.all() {
-            let bytes = frame.get(..entry.length as usize).unwrap_or_default();
-            if entry.denied {
-                continue;
+        if looks {
+            for (entry, frame, cqe) in burst.all() {
+                let bytes = frame.get_mut(..entry.length as usize).unwrap_or_default();
+                if entry.checksum_flags != 0 {
+                    fill_checksums(bytes, entry.checksum_flags);
+                }
+                let mut found = blank;
+                found.byte_cnt = entry.length.into();
+                entry.queue = self.inspect(bytes, &mut found);
+                *cqe = found.to_words();
             }
-            (entry.ticket, entry.target) = match self.reserve(memory, entry.queue, entry.length) {
-                Some((ticket, target)) => (ticket, Some(target)),
-                None => (self.place(memory, entry.queue, bytes), None),
-            };
+            for (entry, frame, _) in burst.all() {
+                let bytes = frame.get(..entry.length as usize).unwrap_or_default();
+                self.assign(memory, entry, bytes);
+            }
         }
         // As few stores as possible besides those to the driver's lines: they wait in one queue.
         for (entry, frame, _) in burst.all() {
@@ -166,10 +174,29 @@ impl Adapter {
             }
         }
         for (entry, _, cqe) in burst.all() {
-            if !entry.ticket.is_none() {
-                self.settle(memory, entry.queue, entry.ticket, (*cqe, entry.length));
+            if entry.ticket.is_none() {
+                continue;
             }
+            let words = if inspects {
+                *cqe
+            } else {
+                let byte_cnt = entry.length.into();
+                Cqe { byte_cnt, ..blank }.to_words()
+            };
+            self.settle(memory, entry.queue, entry.ticket, (words, entry.length));
         }
+    }
+
+    /// Takes a receive WQE for a frame of a burst.
+    #[inline(always)]
+    fn assign<M: DeviceMemory>(&mut self, memory: &M, entry: &mut Entry, bytes: &[u8]) {
+        if entry.denied {
+            return;
+        }
+        (entry.ticket, entry.target) = match self.reserve(memory, entry.queue, entry.length) {
+            Some((ticket, target)) => (ticket, Some(target)),
+            None => (self.place(memory, entry.queue, bytes), None),
+        };
     }
 
     /// Completes the sends of a burst, now that their frames were read.

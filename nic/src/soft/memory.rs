@@ -81,4 +81,35 @@ mod tests {
         assert_eq!(keys.table().read(place(two.key), &mut bytes), Ok(()));
         assert_eq!(bytes, [1; 8], "the arena lives while a key opens it");
     }
+
+    #[test]
+    fn lines_are_checked_whole() {
+        let mut keys = Keys::default();
+        let arena = Arc::new(Arena::new(4096, Location::Device).expect("maps"));
+        let (one, two) = (keys.register(&arena, true), keys.register(&arena, false));
+        let end = one.length;
+        let cases = [
+            (one.key, 0, Ok(())),
+            (one.key, 8, Ok(())),
+            (one.key, end - 64, Ok(())),
+            (one.key, end - 56, Err(Denied::Bounds)),
+            (one.key, end, Err(Denied::Bounds)),
+            (one.key, 4, Err(Denied::Alignment)),
+            (two.key, 0, Err(Denied::Right)),
+            (two.key ^ 1, 0, Err(Denied::Key)),
+        ];
+        for (key, offset, want) in cases {
+            let address = one.address.offset(offset);
+            let line = [1, 2, 3, 4, 5, 6, 7, offset + 8];
+            let got = keys.table().store_line(Place { key, address }, &line);
+            assert_eq!(got, want, "key {key} offset {offset}");
+            let mut bytes = [0; 64];
+            if want.is_ok() {
+                let read = keys.table().read(Place { key, address }, &mut bytes);
+                assert_eq!(read, Ok(()));
+                let words = line.map(u64::to_ne_bytes);
+                assert_eq!(bytes.as_slice(), words.as_flattened(), "offset {offset}");
+            }
+        }
+    }
 }

@@ -125,7 +125,10 @@ impl Adapter {
         if length > piece.length {
             return None;
         }
-        Some((Ticket::filled(side.consume()), piece.place))
+        memory.prefetch_write(piece.place);
+        let index = side.consume();
+        side.completions.prefetch(memory, index);
+        Some((Ticket::filled(index), piece.place))
     }
 
     /// Puts a frame into the next WQE's buffers, or counts why not. What comes back is to be

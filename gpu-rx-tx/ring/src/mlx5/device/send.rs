@@ -138,6 +138,14 @@ impl SendQueue {
         Ok(())
     }
 
+    /// Hints that up to `most` pending blocks are fetched soon, so that their lines come together.
+    #[inline(always)]
+    pub fn prefetch<M: DeviceMemory>(&self, memory: &M, most: u32) {
+        for offset in 0..u64::from(self.pending().min(most)) {
+            memory.prefetch(self.block(self.next + offset));
+        }
+    }
+
     #[inline(always)]
     fn block(&self, index: u64) -> Place {
         let slot = index & ((1 << self.log_depth) - 1);
