@@ -75,7 +75,7 @@ impl Netlink {
                     if code == 0 {
                         return Ok(true);
                     }
-                    return Err(io::Error::from_raw_os_error(-code));
+                    return Err(io::Error::from_raw_os_error(code.saturating_neg()));
                 }
                 _ => messages.push(Message {
                     kind,
@@ -175,6 +175,17 @@ mod tests {
             );
         }
         assert_eq!(attributes(&[1, 0, 3, 0, 9, 9]).count(), 0);
+    }
+
+    #[test]
+    fn an_error_of_any_number_is_an_error() {
+        let netlink = Netlink::open(libc::NETLINK_ROUTE).expect("opens");
+        for code in [i32::MIN, -1, 1, i32::MAX] {
+            let words = [20, libc::NLMSG_ERROR as u32, 0, 0, code as u32];
+            let packet: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
+            let result = netlink.read(&packet, &mut Vec::new());
+            assert!(result.is_err_and(|error| error.raw_os_error().is_some()));
+        }
     }
 
     #[test]

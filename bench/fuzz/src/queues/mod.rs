@@ -126,6 +126,6 @@ fn hostile_op(choices: &mut Choices<'_>) -> Option<Op> {
             frames: choices.below(40)?,
             parts: choices.below(4)?.max(1),
         },
-        _ => choices.one(&[Op::Poll, Op::Restart])?,
+        _ => choices.one(&[Op::Poll, Op::Restart, Op::Work])?,
     })
 }

@@ -25,28 +25,50 @@ pub(super) fn targets(root: &Path) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// Replaces a committed corpus by a small one that reaches every edge that any input reaches.
+/// Replaces a committed corpus by a small one: inputs that together reach every edge that any input
+/// reaches, then the smallest of those that reach edges more often, up to [`MAX_FILES`].
 pub(super) fn minimise(harness: &Path, folders: &Folders) -> Result<(), Error> {
-    let fresh = folders
-        .findings
-        .with_file_name(format!("{}.new", folders.target));
-    // Left over from a run that was stopped.
-    let _ = std::fs::remove_dir_all(&fresh);
-    std::fs::create_dir_all(&fresh).map_err(|source| Error::file(&fresh, source))?;
-    let mut command = harness_for(harness, &folders.target);
-    command.args(["-set_cover_merge=1", "-use_counters=0", MAX_LENGTH]);
-    command.arg(&fresh).args(folders.inputs());
-    process::run_well(&mut command, MERGE_LIMIT, Show::Nothing)?;
-    let files = repository::files(&fresh)?;
-    if files.is_empty() || files.len() > MAX_FILES {
-        let problem = format!("{} files, and 1 to {MAX_FILES} are kept", files.len());
-        return Err(Error::content(&fresh, problem));
+    let edges = merge(harness, folders, "edges", "-use_counters=0")?;
+    let counts = merge(harness, folders, "counts", "-use_counters=1")?;
+    let mut more = Vec::new();
+    for file in repository::files(&counts)? {
+        let path = counts.join(&file);
+        let size = std::fs::metadata(&path).map_err(|source| Error::file(&path, source))?;
+        more.push((size.len(), file));
+    }
+    more.sort();
+    let mut count = repository::files(&edges)?.len();
+    for (_, file) in more {
+        let (from, to) = (counts.join(&file), edges.join(&file));
+        if count < MAX_FILES && !to.exists() {
+            std::fs::rename(&from, &to).map_err(|source| Error::file(&from, source))?;
+            count += 1;
+        }
+    }
+    if !(1..=MAX_FILES).contains(&count) {
+        let problem = format!("{count} files, and 1 to {MAX_FILES} are kept");
+        return Err(Error::content(&edges, problem));
     }
     let committed = &folders.committed;
     std::fs::remove_dir_all(committed).map_err(|source| Error::file(committed, source))?;
-    std::fs::rename(&fresh, committed).map_err(|source| Error::file(committed, source))?;
-    println!("{}: {} files kept", folders.target, files.len());
+    std::fs::rename(&edges, committed).map_err(|source| Error::file(committed, source))?;
+    println!("{}: {count} files kept", folders.target);
     Ok(())
+}
+
+/// A small set of inputs that reaches what all of them reach; `measure` says what counts. Returns
+/// its folder.
+fn merge(harness: &Path, folders: &Folders, name: &str, measure: &str) -> Result<PathBuf, Error> {
+    let name = format!("{}.{name}", folders.target);
+    let fresh = folders.findings.with_file_name(name);
+    // Left over from a run before.
+    let _ = std::fs::remove_dir_all(&fresh);
+    std::fs::create_dir_all(&fresh).map_err(|source| Error::file(&fresh, source))?;
+    let mut command = harness_for(harness, &folders.target);
+    command.args(["-set_cover_merge=1", measure, MAX_LENGTH]);
+    command.arg(&fresh).args(folders.inputs());
+    process::run_well(&mut command, MERGE_LIMIT, Show::Nothing)?;
+    Ok(fresh)
 }
 
 /// Most files of a committed corpus: its replay takes seconds.

@@ -46,6 +46,8 @@ pub(crate) enum Op {
         parts: u32,
     },
     Poll,
+    /// The NIC's own half works on what all the pokes made of the rings.
+    Work,
     /// Both halves are saved and attached anew.
     Restart,
 }
@@ -136,6 +138,7 @@ impl<W: Wire> Stand<W> {
             Op::Poll => {
                 let _ = self.sender.poll(simt);
             }
+            Op::Work => self.wire.work(),
             Op::Restart => {
                 self.receiver.save(simt);
                 self.sender.save(simt);

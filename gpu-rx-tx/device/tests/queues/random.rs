@@ -53,6 +53,7 @@ fn hostile_op() -> impl Strategy<Value = Op> {
         2 => (0_usize..4).prop_map(Op::Pass),
         4 => (0_u32..6, 1_u32..4).prop_map(|(frames, parts)| Op::Send { frames, parts }),
         1 => Just(Op::Poll),
+        2 => Just(Op::Work),
         1 => Just(Op::Restart),
     ]
 }

@@ -111,11 +111,14 @@ impl Kernel {
         let mut chunks = [NO_CHUNK; Self::MAX_PIECES];
         let mut places = chunks.iter_mut().take(pieces);
         let mut bad = 0;
+        let mut looked = 0;
         let mut place = places.next();
         while let Some(into) = place.take() {
-            if consumed == produced {
+            // An impossible index does not keep us here for longer than a lap.
+            if consumed == produced || looked == self.fill.size {
                 return None;
             }
+            looked += 1;
             let entry = u64::from(consumed & self.fill.mask()) * 8;
             // SAFETY: an entry between consumer and producer, under the queue's promise.
             let offset = unsafe { load_u64(self.fill.entries.offset(entry)) };
@@ -138,7 +141,8 @@ impl Kernel {
     /// # Safety
     /// As for [`Kernel::deliver`].
     pub unsafe fn take(&mut self) -> Option<Descriptor> {
-        loop {
+        // An impossible index does not keep us here for longer than a lap.
+        for _ in 0..self.transmit.size {
             let consumed = word(self.transmit.consumer);
             // pairs with: TxQueue::publish.
             if consumed == acquire(self.transmit.producer) {
@@ -153,6 +157,7 @@ impl Kernel {
             }
             self.invalid_transmit += 1;
         }
+        None
     }
 
     fn is_valid(&self, descriptor: &Descriptor) -> bool {

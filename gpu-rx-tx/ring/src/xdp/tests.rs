@@ -438,6 +438,25 @@ fn a_completion_of_no_chunk_gives_an_empty_buffer_and_no_access() {
 }
 
 #[test]
+fn an_impossible_index_keeps_the_kernels_half_for_a_lap_alone() {
+    let mut bench = Bench::new(8, 0);
+    let (transmit, fill) = (bench.kernel.transmit, bench.kernel.fill);
+    for slot in 0..8 {
+        // SAFETY: the length word of an entry of the ring.
+        unsafe { store_u32(transmit.entries.offset(slot * 16 + 8), u32::MAX) }
+        // SAFETY: an entry of the ring.
+        unsafe { store_u64(fill.entries.offset(slot * 8), u64::MAX) }
+    }
+    for producer in [transmit.producer, fill.producer] {
+        // SAFETY: an index of the ring.
+        unsafe { store_u32(producer, u32::MAX) }
+    }
+    assert_eq!(bench.take(), None);
+    assert_eq!(bench.kernel.invalid_transmit, 8);
+    assert_eq!(bench.deliver(&[0; 60]), Err(Refusal::FillRingEmpty));
+}
+
+#[test]
 fn what_the_kernel_would_swallow_is_refused_by_name() {
     let bench = Bench::new(4, 0);
     let own = bench.tx.buffer(0).address;

@@ -62,6 +62,9 @@ pub(crate) trait Wire: Sized {
     /// The NIC makes an entry of the receive or transmit queue visible; what it says, and how far
     /// the NIC's index moves, is in the words.
     fn forge(&mut self, receive: bool, words: [u32; 4]);
+    /// The NIC works on whatever it finds in the rings. Does nothing where its half is another
+    /// driver, or has an oracle of its own.
+    fn work(&mut self) {}
     /// Panics if memory that belongs to nothing was written.
     fn check_untouched(&self);
 
