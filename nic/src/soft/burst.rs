@@ -25,6 +25,10 @@ pub(super) struct Burst {
     /// Index of the first one in its send queue.
     first: u64,
     count: usize,
+    /// Bytes of all of them.
+    bytes: u64,
+    /// A bit for each whose sender gets a completion: it asks for one, or is refused.
+    told: u64,
     /// Whether a frame asks for checksums to be filled in.
     checksums: bool,
     frames: Box<[[u8; SMALL]; BURST]>,
@@ -36,7 +40,6 @@ struct Entry {
     place: Place,
     length: u32,
     checksum_flags: u8,
-    signal: bool,
     /// The model may not read the frame.
     denied: bool,
     /// The receive queue, once the frame was inspected.
@@ -53,6 +56,8 @@ impl Burst {
             entries: [Entry::default(); BURST],
             first: 0,
             count: 0,
+            bytes: 0,
+            told: 0,
             checksums: false,
             frames: Box::new([[0; SMALL]; BURST]),
             cqes: Box::new([[0; 8]; BURST]),
@@ -98,8 +103,7 @@ impl Adapter {
         (now_ns, limit): (u64, usize),
         burst: &mut Burst,
     ) {
-        burst.count = 0;
-        burst.checksums = false;
+        (burst.count, burst.bytes, burst.told, burst.checksums) = (0, 0, 0, false);
         let longest = (self.config.max_frame_bytes as usize).min(SMALL);
         let Some(side) = self.send.get_mut(queue) else {
             return;
@@ -109,6 +113,7 @@ impl Adapter {
         }
         burst.first = side.queue.next();
         side.queue.prefetch(memory, limit as u32);
+        let (mut count, mut bytes, mut told, mut checksums) = (0, 0, 0, false);
         for entry in burst.entries.iter_mut().take(limit) {
             if side.queue.pending() == 0 {
                 break;
@@ -124,14 +129,16 @@ impl Adapter {
             }
             memory.prefetch(piece.place);
             (entry.place, entry.length) = (piece.place, piece.length);
-            (entry.checksum_flags, entry.signal) = (wqe.checksum_flags, wqe.signal);
-            (entry.denied, entry.queue) = (false, 0);
-            (entry.ticket, entry.target) = (Ticket::NONE, None);
-            burst.checksums |= wqe.checksum_flags != 0;
+            (entry.checksum_flags, entry.queue) = (wqe.checksum_flags, 0);
+            entry.denied = false;
+            checksums |= wqe.checksum_flags != 0;
+            told |= u64::from(wqe.signal) << count;
+            bytes += u64::from(piece.length);
             side.queue.advance(&wqe);
-            burst.count += 1;
+            count += 1;
         }
-        side.sends += burst.count as u64;
+        side.sends += count as u64;
+        (burst.count, burst.bytes, burst.told, burst.checksums) = (count, bytes, told, checksums);
     }
 
     /// Receives a burst.
@@ -141,13 +148,17 @@ impl Adapter {
         blank.timestamp = now_ns.into();
         let inspects = self.inspects();
         let looks = inspects || burst.checksums;
+        let (mut denied, mut place) = (0u64, 0);
         for (entry, frame, _) in burst.all() {
             let bytes = frame.get_mut(..entry.length as usize).unwrap_or_default();
             entry.denied = memory.read(entry.place, bytes).is_err();
+            denied |= u64::from(entry.denied) << place;
+            place += 1;
             if !looks {
                 self.assign(memory, entry, bytes);
             }
         }
+        burst.told |= denied;
         if looks {
             for (entry, frame, cqe) in burst.all() {
                 let bytes = frame.get_mut(..entry.length as usize).unwrap_or_default();
@@ -190,6 +201,7 @@ impl Adapter {
     /// Takes a receive WQE for a frame of a burst.
     #[inline(always)]
     fn assign<M: DeviceMemory>(&mut self, memory: &M, entry: &mut Entry, bytes: &[u8]) {
+        (entry.ticket, entry.target) = (Ticket::NONE, None);
         if entry.denied {
             return;
         }
@@ -208,19 +220,25 @@ impl Adapter {
         burst: &mut Burst,
         now_ns: u64,
     ) {
-        let mut index = burst.first;
-        for (entry, ..) in burst.all() {
+        self.counts.tx_frames += burst.count as u64;
+        self.counts.tx_bytes += burst.bytes;
+        // Few frames ask for a completion, and hardly any is refused.
+        let mut left = burst.told;
+        while left != 0 {
+            let place = left.trailing_zeros();
+            left &= left - 1;
+            let index = burst.first.wrapping_add(u64::from(place));
+            let Some(entry) = burst.entries.get(place as usize) else {
+                break;
+            };
             if entry.denied {
+                self.counts.tx_frames -= 1;
+                self.counts.tx_bytes -= u64::from(entry.length);
                 self.drops.count(Drop::SendDenied);
                 self.report(memory, queue, index, Opcode::SEND, Cause::LocalProtection);
             } else {
-                self.counts.tx_frames += 1;
-                self.counts.tx_bytes += u64::from(entry.length);
-                if entry.signal {
-                    self.signal(memory, queue, index, Opcode::SEND, now_ns);
-                }
+                self.signal(memory, queue, index, Opcode::SEND, now_ns);
             }
-            index = index.wrapping_add(1);
         }
     }
 }
