@@ -14,7 +14,10 @@ pub fn check(spec: &NicSpec) -> Result<(), Error> {
         NicKind::Xdp => xdp::check(spec),
         NicKind::Memif => memif::check(spec),
         NicKind::Pcap => pcap::check(spec),
-        // Their words are those of other software, which has the last one.
-        NicKind::Dpdk | NicKind::Mlx5 | NicKind::Doca | NicKind::Agent => Ok(()),
+        NicKind::Dpdk | NicKind::Mlx5 | NicKind::Doca | NicKind::Agent => Err(spec.wrong(
+            "kind",
+            format!("`{}` cannot be opened by this build", spec.kind.word()),
+            format!("write one of {}", NicKind::shapes()),
+        )),
     }
 }

@@ -39,6 +39,14 @@ impl NicKind {
         (Self::Agent, "agent", "agent:ADDRESS"),
     ];
 
+    /// The shapes of the words for what this build opens.
+    pub(crate) fn shapes() -> String {
+        let ours = [Self::Soft, Self::Xdp, Self::Memif, Self::Pcap];
+        let shapes = Self::ALL.iter().filter(|(kind, ..)| ours.contains(kind));
+        let shapes: Vec<&str> = shapes.map(|(.., shape)| *shape).collect();
+        shapes.join(", ")
+    }
+
     /// The word in the grammar.
     pub fn word(self) -> &'static str {
         Self::ALL
@@ -155,19 +163,12 @@ impl FromStr for NicSpec {
         };
         let end = words.find([':', ',']).unwrap_or(words.len());
         let (word, rest) = words.split_at(end);
-        let shapes = || {
-            NicKind::ALL
-                .iter()
-                .map(|(.., shape)| *shape)
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
         let Some(&(kind, _, shape)) = NicKind::ALL.iter().find(|(_, known, _)| *known == word)
         else {
             return Err(fail(
                 "kind",
                 format!("`{word}` is unknown"),
-                format!("write one of {}", shapes()),
+                format!("write one of {}", NicKind::shapes()),
             ));
         };
         let rest = rest.strip_prefix(':').unwrap_or(rest);

@@ -363,9 +363,7 @@ impl Recipe {
 /// A recursive query for the addresses of a name, RFC 1035 section 4.
 fn dns_query(name: &str) -> Vec<u8> {
     let mut bytes = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-    for label in name.split('.').filter(|label| !label.is_empty()) {
-        let label = label.as_bytes();
-        let label = label.get(..label.len().min(63)).unwrap_or(label);
+    for label in name.split('.').map(str::as_bytes) {
         bytes.push(label.len() as u8);
         bytes.extend(label);
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use warpwire_pipelines::{Catalogue, PipelineFile};
 
-use super::Failure;
+use super::{Failure, complain};
 
 /// Check pipeline files without touching any hardware
 #[derive(clap::Args)]
@@ -23,7 +23,7 @@ pub(super) fn run(arguments: &Arguments, catalogue: &Catalogue) -> Result<(), Fa
             Ok(file) => writeln!(out, "{}: {}", path.display(), summary(&file))?,
             Err(problems) => {
                 if let Some(earlier) = wrong.replace(problems) {
-                    eprintln!("{earlier}");
+                    complain(&earlier);
                 }
             }
         }

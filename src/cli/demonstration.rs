@@ -1,6 +1,9 @@
 //! `warpwire` without a word: the embedded default, run for some seconds.
 
+use std::fs::DirBuilder;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use warpwire_pipelines::{Kit, PipelineFile};
@@ -11,8 +14,7 @@ use super::{Failure, table};
 
 pub(super) fn run(kit: &Kit, options: &Options) -> Result<(), Failure> {
     let mut file = PipelineFile::parse("demonstration.toml", DEFAULT, kit.catalogue())?;
-    // A demonstration leaves nothing behind where it was run.
-    file.place_files_in(&std::env::temp_dir());
+    file.place_files_in(&own_folder()?);
     if !options.json && io::stdout().is_terminal() {
         writeln!(io::stdout(), "{INTRODUCTION}")?;
     }
@@ -27,6 +29,25 @@ pub(super) fn run(kit: &Kit, options: &Options) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+/// A folder of this run's own: a demonstration leaves nothing behind where it was run, and follows
+/// no link that somebody laid into a folder that all may write.
+fn own_folder() -> io::Result<PathBuf> {
+    let parent = std::env::temp_dir();
+    let mut taken = None;
+    for attempt in 0..ATTEMPTS {
+        let folder = parent.join(format!("warpwire-{}-{attempt}", std::process::id()));
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => taken = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(taken.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into()))
+}
+
+/// Names that are tried for the folder.
+const ATTEMPTS: u32 = 100;
 
 /// The pipeline file that is shown.
 const DEFAULT: &str = include_str!("../../examples/pipelines/demonstration.toml");

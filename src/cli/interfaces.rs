@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use warpwire_nic::interfaces::{Interface, interfaces};
+use warpwire_nic::xdp::missing_capabilities;
 
 use super::Failure;
 
@@ -16,25 +17,26 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let list = interfaces().map_err(Failure::Interfaces)?;
+    let missing = missing_capabilities();
     let mut out = io::stdout().lock();
     if arguments.json {
-        let list: Vec<serde_json::Value> = list.iter().map(as_json).collect();
+        let list: Vec<serde_json::Value> = list.iter().map(|one| as_json(one, &missing)).collect();
         let text = serde_json::to_string_pretty(&list).unwrap_or_default();
         writeln!(out, "{text}")?;
         return Ok(());
     }
     writeln!(out, "always: soft (device model), pcap:FILE, memif:SOCKET")?;
     for interface in &list {
-        describe(&mut out, interface)?;
+        describe(&mut out, interface, &missing)?;
     }
     Ok(())
 }
 
-fn describe(out: &mut impl Write, interface: &Interface) -> io::Result<()> {
+fn describe(out: &mut impl Write, interface: &Interface, missing: &[&str]) -> io::Result<()> {
     let Interface {
         name, driver, mtu, ..
     } = interface;
-    let obstacles = interface.obstacles();
+    let obstacles = obstacles(interface, missing);
     let verdict = if obstacles.is_empty() {
         "usable"
     } else {
@@ -58,11 +60,24 @@ fn describe(out: &mut impl Write, interface: &Interface) -> io::Result<()> {
     Ok(())
 }
 
-fn as_json(interface: &Interface) -> serde_json::Value {
+/// Why this process cannot use an interface.
+fn obstacles(interface: &Interface, missing: &[&str]) -> Vec<String> {
+    let mut obstacles = interface.obstacles();
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        obstacles.push(format!(
+            "this process lacks {missing}; run as root, or set them by setcap"
+        ));
+    }
+    obstacles
+}
+
+fn as_json(interface: &Interface, missing: &[&str]) -> serde_json::Value {
+    let obstacles = obstacles(interface, missing);
     serde_json::json!({
         "nic": format!("xdp:{}", interface.name),
-        "usable": interface.obstacles().is_empty(),
-        "obstacles": interface.obstacles(),
+        "usable": obstacles.is_empty(),
+        "obstacles": obstacles,
         "driver": interface.driver,
         "mac": mac(&interface.mac),
         "mtu": interface.mtu,

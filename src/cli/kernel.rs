@@ -9,9 +9,12 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::Value;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use warpwire_ptx::process::{self, Show};
 use warpwire_ptx::{Build, Target, Toolchain};
 
@@ -35,13 +38,13 @@ struct BuildArguments {
     /// The folder of the crate
     path: PathBuf,
     /// GPU architecture to build PTX for; any number of times, sm_80 if absent
-    #[arg(long, value_name = "ARCHITECTURE")]
-    target: Vec<String>,
+    #[arg(long, value_name = "ARCHITECTURE", value_parser = target)]
+    target: Vec<Target>,
     /// Build the command only, for the CPU executor
     #[arg(long, conflicts_with = "target")]
     cpu_only: bool,
     /// Cargo profile of the command
-    #[arg(long, default_value = "release")]
+    #[arg(long, default_value = "release", value_parser = ["release", "dev"])]
     profile: String,
     /// Folder for the results; target/warpwire in the crate's folder if absent
     #[arg(long, value_name = "FOLDER")]
@@ -50,14 +53,15 @@ struct BuildArguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Task::Build(arguments) = &arguments.task;
-    let targets: Vec<Target> = match arguments.target.as_slice() {
+    let targets = match arguments.target.as_slice() {
         [] => vec![Target::Sm80],
-        words => words
-            .iter()
-            .map(|word| word.parse())
-            .collect::<Result<_, _>>()
-            .map_err(Failure::Build)?,
+        targets => targets.to_vec(),
     };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    process::heed(stop);
     let home = Home::of(&arguments.path)?;
     let out = match &arguments.out {
         Some(folder) => absolute(folder)?,
@@ -77,6 +81,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
+fn target(word: &str) -> Result<Target, String> {
+    word.parse()
+        .map_err(|error: warpwire_ptx::Error| error.to_string())
+}
+
 /// The user's crate, and the warpwire that it names.
 struct Home {
     /// The crate's folder.
@@ -94,13 +103,20 @@ impl Home {
         let mut command = Command::new(cargo());
         command.args(["metadata", "--format-version=1", "--manifest-path"]);
         command.arg(&manifest);
-        let outcome = process::run_well(&mut command, METADATA_LIMIT, Show::Nothing);
+        let outcome = process::run(&mut command, METADATA_LIMIT, Show::Nothing);
         let outcome = outcome.map_err(Failure::Build)?;
         let wrong = |problem: String, cure: &str| Failure::Crate {
             manifest: manifest.clone(),
             problem,
             cure: cure.to_owned(),
         };
+        if !outcome.is_success() {
+            let said = outcome.stderr.trim().trim_start_matches("error: ");
+            return Err(wrong(
+                format!("cargo cannot read it: {said}"),
+                "name the folder of a crate that `cargo metadata` accepts",
+            ));
+        }
         let metadata: Value = serde_json::from_str(&outcome.stdout)
             .map_err(|error| wrong(format!("cargo metadata: {error}"), "use a newer cargo"))?;
         let packages = metadata["packages"].as_array().cloned().unwrap_or_default();

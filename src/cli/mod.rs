@@ -12,7 +12,7 @@ mod run;
 mod stages;
 mod table;
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -139,10 +139,15 @@ fn end(outcome: Result<(), Failure>) -> ExitCode {
         // Whoever read our output has seen enough.
         Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{failure}");
+            complain(&failure);
             failure.code()
         }
     }
+}
+
+/// Writes a line to standard error. Nobody is left to tell if that cannot be written.
+fn complain(words: &impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{words}");
 }
 
 const EXIT_CODES: &str = "Exit codes:

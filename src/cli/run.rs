@@ -27,7 +27,7 @@ pub(super) struct Options {
     #[arg(long)]
     pub(super) json: bool,
     /// Stop after this time, such as 10s, 500ms or 2m; the file's own duration counts for less
-    #[arg(long, value_parser = duration, value_name = "TIME")]
+    #[arg(long, value_parser = duration, value_name = "TIME", allow_hyphen_values = true)]
     pub(super) duration: Option<Duration>,
     /// Also write every received frame to this pcapng file, as far as the host keeps up
     #[arg(long, value_name = "FILE")]
@@ -141,7 +141,7 @@ impl Progress {
 
 fn duration(words: &str) -> Result<Duration, String> {
     warpwire_pipelines::file::duration(words)
-        .ok_or_else(|| "write a time such as 10s, 500ms or 2m".to_owned())
+        .ok_or_else(|| format!("write {}", warpwire_pipelines::file::DURATIONS))
 }
 
 /// How often the line changes.

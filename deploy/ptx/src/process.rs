@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,8 @@ pub enum End {
     Exit(ExitStatus),
     /// It was stopped, with all that it had started, at its deadline.
     Deadline,
+    /// It was stopped so because the flag of [`heed`] was raised.
+    Interrupted,
 }
 
 /// A program's output and end.
@@ -58,8 +60,21 @@ impl Outcome {
         match self.end {
             End::Exit(status) => status.to_string(),
             End::Deadline => format!("stopped at its deadline of {} s", self.took.as_secs()),
+            End::Interrupted => "interrupted".to_owned(),
         }
     }
+}
+
+/// Stops programs that are waited for as soon as this flag is raised, as by a signal. The first flag
+/// of a process stays.
+pub fn heed(flag: Arc<AtomicBool>) {
+    let _ = FLAG.set(flag);
+}
+
+static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+fn interrupted() -> bool {
+    FLAG.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
 /// Runs a program without standard input until it ends, or until `limit` has passed.
@@ -302,6 +317,10 @@ fn wait(child: &mut Child, deadline: Instant) -> Result<End, Error> {
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Ok(End::Exit(status)),
+            Ok(None) if interrupted() => {
+                stop(child);
+                return Ok(End::Interrupted);
+            }
             Ok(None) if Instant::now() >= deadline => {
                 stop(child);
                 return Ok(End::Deadline);

@@ -28,7 +28,7 @@ impl KernelVersion {
 }
 
 /// The capabilities that the process lacks for AF_XDP, by name.
-pub(super) fn missing_capabilities() -> Vec<&'static str> {
+pub fn missing_capabilities() -> Vec<&'static str> {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     missing_of(&status)
 }

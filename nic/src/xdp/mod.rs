@@ -27,6 +27,7 @@ pub mod rules;
 mod socket;
 
 pub use bpf::Mode;
+pub use machine::missing_capabilities;
 pub use open::{check, open, open_all};
 pub use rules::{Flow, MacPolicy, Prefix, Rules};
 

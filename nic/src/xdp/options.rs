@@ -95,9 +95,22 @@ impl Options {
                     ("pinned", Location::PinnedHost),
                 ],
             )?,
-            namespace: spec.option("netns").map(str::to_owned),
+            namespace: namespace(spec)?,
         })
     }
+}
+
+/// The name of a namespace, which is no path.
+fn namespace(spec: &NicSpec) -> Result<Option<String>, Error> {
+    let Some(name) = spec.option("netns") else {
+        return Ok(None);
+    };
+    if name.is_empty() || name.starts_with('.') || name.contains('/') {
+        let problem = format!("`{name}` is not the name of a network namespace");
+        let cure = "write a name that `ip netns list` shows".to_owned();
+        return Err(spec.wrong("netns", problem, cure));
+    }
+    Ok(Some(name.to_owned()))
 }
 
 /// One of a few words; the first is the default.

@@ -9,6 +9,19 @@ use toml::de::{DeTable, DeValue};
 
 use super::problem::Problem;
 
+/// A key of a file as a message may show it: control characters escaped, the tail of a long one cut.
+pub(super) fn printable(key: &str) -> String {
+    const LONGEST: usize = 64;
+    let mut shown: String = key.chars().take(LONGEST).collect();
+    if shown.len() < key.len() {
+        shown.push('…');
+    }
+    match shown.chars().any(char::is_control) {
+        true => shown.escape_debug().to_string(),
+        false => shown,
+    }
+}
+
 /// The text of a file, and the problems noted so far.
 pub(super) struct Document<'t> {
     text: &'t str,
@@ -100,8 +113,9 @@ impl<'d> Section<'d> {
     }
 
     fn join(&self, key: &str) -> String {
+        let key = printable(key);
         match self.path.as_str() {
-            "" => key.to_owned(),
+            "" => key,
             path => format!("{path}.{key}"),
         }
     }

@@ -140,6 +140,17 @@ fn read_frame(entry: &Entry<'_>) -> Option<FrameEntry> {
     })
 }
 
+/// Whether a text is a name that a question can hold.
+fn is_dns_name(text: &str) -> bool {
+    let labels = text.split('.');
+    text.len() <= 253
+        && labels
+            .into_iter()
+            .all(|label| (1..=63).contains(&label.len()))
+}
+
+const DNS_NAME: &str = "a name of at most 253 bytes whose labels have 1 to 63 bytes";
+
 fn recipe(section: &Section<'_>, kind: Kind) -> Recipe {
     let plain = Recipe::default();
     let mac = |key, default| {
@@ -161,7 +172,16 @@ fn recipe(section: &Section<'_>, kind: Kind) -> Recipe {
             .and_then(|entry| entry.number(low..=high))
             .unwrap_or(default)
     };
-    let text = section.take("text").and_then(|entry| entry.text("a text"));
+    let text = section.take("text").and_then(|entry| {
+        let text = entry.text("a text")?;
+        if kind == Kind::Dns && !is_dns_name(text) {
+            entry.note(
+                "is no name that a question can hold",
+                format!("write {DNS_NAME}"),
+            );
+        }
+        Some(text)
+    });
     let text = text.unwrap_or(match kind {
         Kind::Dns => "www.example.org",
         Kind::Http => "GET / HTTP/1.1\r\nHost: www.example.org\r\n\r\n",

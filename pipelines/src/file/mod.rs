@@ -37,6 +37,7 @@ mod rule;
 mod stage;
 mod values;
 
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ use toml::de::DeTable;
 use warpwire_core::spec::Spec;
 use warpwire_core::stage::StageSet;
 
-use document::{Document, Section};
+use document::{Document, Section, printable};
 
 pub use generate::{FrameEntry, GenerateEntry};
 pub use nic::NicEntry;
@@ -55,6 +56,9 @@ pub use values::duration;
 
 /// Blocks that one kernel may have.
 pub const MAX_BLOCKS: u32 = 8;
+
+/// What to write for a duration.
+pub const DURATIONS: &str = "a time such as 10s, 500ms or 2m, longer than none and up to 366 days";
 
 /// Threads that an executor may have.
 const MAX_THREADS: u64 = 64;
@@ -117,11 +121,12 @@ impl Catalogue {
 impl PipelineFile {
     /// Reads and checks a file without touching any hardware.
     ///
-    /// # Errors Everything that is wrong with it; a file that cannot be read counts as one problem
-    /// in line 1.
+    /// # Errors
+    /// Everything that is wrong with it; a file that cannot be read counts as one problem in line
+    /// 1.
     pub fn load(path: &Path, catalogue: &Catalogue) -> Result<Self, Problems> {
         let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match read_bounded(path) {
             Ok(text) => Self::parse(&file, &text, catalogue),
             Err(error) => Err(Problems {
                 file,
@@ -144,7 +149,8 @@ impl PipelineFile {
         let document = Document::new(text);
         let read = if text.len() > MAX_BYTES {
             let cure = format!("write at most {MAX_BYTES} bytes");
-            document.note(0..0, "file", format!("has {} bytes", text.len()), cure);
+            let problem = format!("has more than {MAX_BYTES} bytes");
+            document.note(0..0, "file", problem, cure);
             None
         } else {
             parse_toml(&document, text).map(|table| read(file, &table, &document, catalogue))
@@ -182,19 +188,29 @@ impl PipelineFile {
     }
 }
 
+/// Reads a text of at most one byte more than a pipeline file may have: that is too many for the
+/// parser, however much there is.
+fn read_bounded(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    file.take(MAX_BYTES as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 fn parse_toml<'t>(document: &Document<'_>, text: &'t str) -> Option<toml::Spanned<DeTable<'t>>> {
     let error = match DeTable::parse(text) {
         Ok(table) => return Some(table),
         Err(error) => error,
     };
     let span = error.span().unwrap_or(0..0);
-    let problem = error.message().trim().replace('\n', "; ");
-    document.note(
-        span,
-        "toml",
-        problem,
-        "see toml.io for the syntax".to_owned(),
-    );
+    let mut problem = error.message().trim().replace('\n', "; ");
+    let mut cure = "see toml.io for the syntax";
+    if problem == "duplicate key" {
+        let key = text.get(span.clone()).unwrap_or_default();
+        problem = format!("`{}` is there twice", printable(key));
+        cure = "leave one of them out";
+    }
+    document.note(span, "toml", problem, cure.to_owned());
     None
 }
 
@@ -214,7 +230,7 @@ fn read<'d>(
         .and_then(|entry| entry.number(1..=u64::from(MAX_BLOCKS)));
     let span = root
         .take("duration")
-        .and_then(|entry| entry.read("a time such as \"10s\", \"500ms\" or \"2m\"", duration));
+        .and_then(|entry| entry.read(DURATIONS, duration));
     let number = |key, low, high| root.take(key).and_then(|entry| entry.number(low..=high));
     let threads = number("threads", 1, MAX_THREADS);
     let seed = number("seed", 0, u64::MAX);

@@ -27,7 +27,12 @@ pub(super) fn read(entry: &Entry<'_>) -> Option<Rule> {
 
 /// Reads one matcher or a list of them.
 pub(super) fn read_all(entry: &Entry<'_>, limit: usize) -> Vec<Rule> {
-    let entries = entry.one_or_list(limit).unwrap_or_default();
+    let Some(entries) = entry.one_or_list(limit) else {
+        return Vec::new();
+    };
+    if entries.is_empty() {
+        entry.note("is empty", "write at least one matcher, or leave it out");
+    }
     entries.iter().filter_map(read).collect()
 }
 

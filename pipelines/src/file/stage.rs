@@ -1,5 +1,6 @@
 //! Reading a stage by what its [`Spec`] says, and packing its arguments.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use warpwire_core::program::{ARGS_BYTES, MAX_ADDRESSES, MAX_RULES};
@@ -164,7 +165,7 @@ fn read_field(
     let packed: Vec<u8> = match field.kind {
         FieldKind::Flag => return entry.boolean()?.then_some(()),
         FieldKind::File => {
-            stage.file = Some(PathBuf::from(entry.text("the name of a file")?));
+            stage.file = Some(file(entry)?);
             return Some(());
         }
         FieldKind::Nic => {
@@ -233,8 +234,12 @@ impl Tables<'_> {
 pub(super) fn addresses(entry: &Entry<'_>) -> Vec<PackedAddress> {
     let entries = entry.one_or_list(MAX_ADDRESSES).unwrap_or_default();
     let wanted = "an address of a host, such as \"10.0.0.1\" or \"fd00::1\"";
-    let read = |entry: &Entry<'_>| entry.read(wanted, values::host_address).map(values::pack);
-    entries.iter().filter_map(read).collect()
+    // An address that was refused stands for one all the same: nothing else is to blame for it.
+    let read = |entry: &Entry<'_>| {
+        let address = entry.read(wanted, values::host_address);
+        values::pack(address.unwrap_or(Ipv4Addr::LOCALHOST.into()))
+    };
+    entries.iter().map(read).collect()
 }
 
 fn append<T>(table: &mut Vec<T>, entries: Vec<T>) -> Span {
@@ -244,6 +249,21 @@ fn append<T>(table: &mut Vec<T>, entries: Vec<T>) -> Span {
     };
     table.extend(entries);
     span
+}
+
+/// The name of a file that may be written.
+fn file(entry: &Entry<'_>) -> Option<PathBuf> {
+    const WANTED: &str = "the name of a file";
+    let text = entry.text(WANTED)?;
+    let path = PathBuf::from(text);
+    let problem = match text {
+        "" => "is empty",
+        text if text.contains('\0') => "holds a character that no file name has",
+        text if text.ends_with('/') || path.is_dir() => "is a folder",
+        _ => return Some(path),
+    };
+    entry.note(problem, format!("write {WANTED}"));
+    None
 }
 
 fn union(entry: &Entry<'_>, words: &[(&str, u32)]) -> Option<u32> {
@@ -264,6 +284,10 @@ fn union(entry: &Entry<'_>, words: &[(&str, u32)]) -> Option<u32> {
 
 fn ports(entry: &Entry<'_>) -> Option<Vec<u8>> {
     let entries = entry.one_or_list(PackedPorts::MAX)?;
+    if entries.is_empty() {
+        entry.note("is empty", "write at least one port, or leave it out");
+        return None;
+    }
     let mut packed = PackedPorts::default();
     for (slot, element) in packed.ports.iter_mut().zip(&entries) {
         *slot = u16::try_from(element.number(1..=65535)?).ok()?;

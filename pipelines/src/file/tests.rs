@@ -258,8 +258,8 @@ fn wrong_files_name_line_field_and_cure() {
             format!("{NICS}{receive}[nic.left]\n"),
             10,
             "toml",
-            "duplicate",
-            "toml.io",
+            "`left` is there twice",
+            "leave one",
         ),
         (receive.to_owned(), 1, "nic", "is missing", "[nic.NAME]"),
         (NICS.to_owned(), 1, "receive", "is missing", "[[receive]]"),
@@ -317,7 +317,7 @@ fn wrong_files_name_line_field_and_cure() {
             1,
             "nic.up.peer",
             "`down`",
-            "up, left, right",
+            "another soft NIC: left, right",
         ),
         (
             format!("[nic.up]\nopen = \"soft\"\nmac = \"01:00:00:00:00:01\"\n{NICS}{receive}"),
@@ -363,6 +363,117 @@ fn wrong_files_name_line_field_and_cure() {
         assert!(found.problem.contains(problem), "{problems}");
         assert!(found.cure.contains(cure), "{problems}");
     }
+}
+
+/// One mistake is one problem: what hangs on it is not blamed.
+#[test]
+fn nothing_else_is_blamed_for_a_mistake() {
+    let respond = "[[receive]]\nfrom = \"a\"\n[[receive.stage]]\ndo = \"respond\"\n";
+    let drop = "[[receive]]\nfrom = \"a\"\n[[receive.stage]]\ndo = \"drop\"\n";
+    let long = "x".repeat(70);
+    let cases: &[(&str, &str, (usize, &str, &str, &str))] = &[
+        (
+            "[nic.a]\nopen = \"eth0\"\n",
+            drop,
+            (2, "nic.a.open", "eth0", "pcap:FILE"),
+        ),
+        (
+            "[nic.a]\nopen = \"dpdk:x\"\n",
+            drop,
+            (2, "nic.a.open", "`dpdk`", "memif:SOCKET"),
+        ),
+        (
+            "[nic.a]\nopen = \"xdp:x,all=no\"\nall = true\n",
+            drop,
+            (3, "nic.a.all", "too", "one"),
+        ),
+        (
+            "[nic.a]\nopen = \"xdp:x\"\nall = true\nnetns = \"../x\"\n",
+            drop,
+            (4, "nic.a.netns", "`../x`", "ip netns list"),
+        ),
+        (
+            "[nic.a]\nopen = \"soft\"\naddresses = [\"10.0.0\"]\n",
+            respond,
+            (3, "nic.a.addresses[0]", "10.0.0", "10.0.0.1"),
+        ),
+        (
+            "[nic.a]\nopen = \"xdp:x\"\nall = true\n[nic.b]\nopen = \"xdp:x\"\nall = true\n",
+            drop,
+            (1, "nic.b.open", "that `a` opens", "queues"),
+        ),
+        (
+            "[nic.a]\nopen = \"soft\"\npeer = \"b\"\n[nic.b]\nopen = \"pcap:x\"\n",
+            drop,
+            (1, "nic.a.peer", "`b`", "soft NIC"),
+        ),
+        (
+            "[nic.a]\nopen = \"soft\"\npeer = \"a\"\n",
+            drop,
+            (1, "nic.a.peer", "`a`", "loop"),
+        ),
+        (
+            "[nic.a]\nopen = \"soft\"\npeer = \"b\"\n[nic.b]\nopen = \"soft\"\npeer = \"c\"\n\
+          [nic.c]\nopen = \"soft\"\n",
+            drop,
+            (1, "nic.a.peer", "into `c`", "two ends"),
+        ),
+        (
+            "[nic.a]\nopen = \"soft\"\n\"x\\u001b[31m\" = {}\n",
+            drop,
+            (3, "nic.a.x\\u{1b}[31m", "neither", "value"),
+        ),
+        (
+            "[nic.a]\nopen = \"soft\"\n",
+            "[[generate]]\nfrom = \"a\"\n[[generate.frame]]\n\
+          kind = \"dns\"\ntext = \"a..b\"\n",
+            (7, "generate[0].frame[0].text", "no name", "63"),
+        ),
+    ];
+    for (nics, rest, want) in cases {
+        check(&format!("{nics}{rest}"), *want);
+    }
+    let nics = "[nic.a]\nopen = \"soft\"\n";
+    let stages = [
+        ("do = \"dns\"\nports = []", "ports", "is empty", "one port"),
+        (
+            "do = \"filter\"\ndeny = []",
+            "deny",
+            "is empty",
+            "one matcher",
+        ),
+        ("do = \"sample\"\nfile = \"\"", "file", "is empty", "a file"),
+        (
+            "do = \"sample\"\nfile = \"/\"",
+            "file",
+            "is a folder",
+            "a file",
+        ),
+        (
+            "do = \"sample\"\nfile = \"a\\u0000\"",
+            "file",
+            "no file name",
+            "a file",
+        ),
+    ];
+    for (stage, field, problem, cure) in stages {
+        let text = format!("{nics}[[receive]]\nfrom = \"a\"\n[[receive.stage]]\n{stage}\n");
+        let field = format!("receive[0].stage[0].{field}");
+        check(&text, (7, &field, problem, cure));
+    }
+    let text = format!("{nics}{long} = {{}}\n{drop}");
+    let shown = parse(&text).expect_err(&text).to_string();
+    assert!(!shown.contains(&long), "{shown}");
+}
+
+#[test]
+fn a_file_is_read_up_to_its_bound() {
+    let catalogue = Catalogue::of::<BuiltIn>();
+    let problems = PipelineFile::load(Path::new("/dev/zero"), &catalogue).expect_err("is endless");
+    let [problem] = problems.list.as_slice() else {
+        panic!("{problems}");
+    };
+    assert!(problem.problem.contains("more than"), "{problems}");
 }
 
 #[test]

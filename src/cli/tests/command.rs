@@ -82,7 +82,14 @@ fn exit_codes_say_who_is_to_blame() {
             "write a time such as 10s",
         ),
         (&["fly"], 2, "fly"),
-        (&["kernel", "build", "/no/such/folder"], 1, "Cargo.toml"),
+        (
+            &["run", good.path(), "--duration", "-1s"],
+            2,
+            "longer than none",
+        ),
+        (&["kernel", "build", "/no/such/folder"], 2, "Cargo.toml"),
+        (&["kernel", "build", ".", "--target", "sm_1"], 2, "sm_80"),
+        (&["kernel", "build", ".", "--profile", "zz"], 2, "release"),
         (&["bench", "packets"], 2, "--against"),
         (&["bench", "packets", "--against", "nobody"], 2, "testpmd"),
         (&bench("--rows=memif-transmit,fast"), 2, "is called `fast`"),
@@ -120,6 +127,17 @@ fn a_row_without_its_peer_is_named_with_the_cure() {
         errors.contains("could not be measured: memif-swap"),
         "{errors}"
     );
+}
+
+#[test]
+fn a_full_standard_error_changes_no_exit_code() {
+    let full = std::fs::File::create("/dev/full").expect("is there");
+    let status = Command::new(env!("CARGO_BIN_EXE_warpwire"))
+        .args(["check", "/no/such/file.toml"])
+        .stderr(full)
+        .status()
+        .expect("the command can be started");
+    assert_eq!(status.code(), Some(2));
 }
 
 #[test]
