@@ -67,8 +67,8 @@ pub struct NicReport {
     pub causes: Vec<String>,
 }
 
-/// Who did what at a NIC's queues in one direction: sums of the queues' counters, each counted where
-/// the thing is done, by the code that does it.
+/// Who did what at a NIC's queues in one direction: sums of the queues' counters, each counted
+/// where the thing is done, by the code that does it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct ProvenanceReport {
     /// Calls of the queue's verbs (poll, release, post, publish) from device code.
