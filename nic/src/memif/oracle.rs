@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use warpwire_gpu::Arena;
-use warpwire_ring::Location;
 use warpwire_ring::memif::{COOKIE, ring_bytes};
+use warpwire_ring::{Location, Region};
 
 use crate::error::Error;
 use crate::memif::channel::{Channel, Deadline};
@@ -76,7 +76,10 @@ fn rings_lie_in_regions(admitted: &Admitted, config: &Config) {
         assert!((1..=region.arena.whole().length).contains(&region.bytes));
     }
     for ring in admitted.to_server.iter().chain(&admitted.to_client) {
-        let mut homes = admitted.regions.iter().map(|region| region.arena.whole());
+        let mut homes = admitted.regions.iter().map(|region| Region {
+            length: region.bytes,
+            ..region.arena.whole()
+        });
         let bytes = ring_bytes(ring.depth);
         let is_inside = homes.any(|home| home.contains(ring.address, bytes));
         assert!(is_inside && ring.address.is_aligned(16), "{ring:?}");

@@ -26,7 +26,8 @@ pub(super) fn targets(root: &Path) -> Result<Vec<String>, Error> {
 }
 
 /// Replaces a committed corpus by a small one: inputs that together reach every edge that any input
-/// reaches, then the smallest of those that reach edges more often, up to [`MAX_FILES`].
+/// reaches, then the smallest of those that reach edges more often, up to [`MAX_FILES`]; and those
+/// that were put there by hand.
 pub(super) fn minimise(harness: &Path, folders: &Folders) -> Result<(), Error> {
     let edges = merge(harness, folders, "edges", "-use_counters=0")?;
     let counts = merge(harness, folders, "counts", "-use_counters=1")?;
@@ -50,10 +51,23 @@ pub(super) fn minimise(harness: &Path, folders: &Folders) -> Result<(), Error> {
         return Err(Error::content(&edges, problem));
     }
     let committed = &folders.committed;
+    for file in repository::files(committed)?
+        .iter()
+        .filter(|file| is_named(file))
+    {
+        let (from, to) = (committed.join(file), edges.join(file));
+        std::fs::rename(&from, &to).map_err(|source| Error::file(&from, source))?;
+    }
     std::fs::remove_dir_all(committed).map_err(|source| Error::file(committed, source))?;
     std::fs::rename(&edges, committed).map_err(|source| Error::file(committed, source))?;
     println!("{}: {count} files kept", folders.target);
     Ok(())
+}
+
+/// Whether a person named the file: libFuzzer calls its own by their hash. Those stay.
+fn is_named(file: &Path) -> bool {
+    let name = file.to_string_lossy();
+    name.len() != 40 || !name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// A small set of inputs that reaches what all of them reach; `measure` says what counts. Returns
@@ -79,6 +93,15 @@ const MERGE_LIMIT: Duration = Duration::from_secs(600);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_that_a_person_named_are_known() {
+        let hash = "0123456789abcdef0123456789abcdef01234567";
+        let cases = [(hash, false), ("udp-length-7", true), (&hash[1..], true)];
+        for (name, expected) in cases {
+            assert_eq!(is_named(Path::new(name)), expected, "{name}");
+        }
+    }
 
     #[test]
     fn every_corpus_is_a_target_and_small() {
