@@ -65,8 +65,8 @@ impl Outcome {
     }
 }
 
-/// Stops programs that are waited for as soon as this flag is raised, as by a signal. The first flag
-/// of a process stays.
+/// Stops programs that are waited for as soon as this flag is raised, as by a signal. The first
+/// flag of a process stays.
 pub fn heed(flag: Arc<AtomicBool>) {
     let _ = FLAG.set(flag);
 }

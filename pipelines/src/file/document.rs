@@ -9,7 +9,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::problem::Problem;
 
-/// A key of a file as a message may show it: control characters escaped, the tail of a long one cut.
+/// A key of a file as a message may show it: control characters escaped, the tail of a long one
+/// cut.
 pub(super) fn printable(key: &str) -> String {
     const LONGEST: usize = 64;
     let mut shown: String = key.chars().take(LONGEST).collect();

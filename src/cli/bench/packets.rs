@@ -23,8 +23,8 @@ pub(super) struct Arguments {
     /// Whom NICs are measured against
     #[arg(long)]
     against: Against,
-    /// Rows to measure, all if absent: some of memif, xdp, soft, parse and icrc, or single ones such
-    /// as memif-transmit
+    /// Rows to measure, all if absent: some of memif, xdp, soft, parse and icrc, or single ones
+    /// such as memif-transmit
     #[arg(long, value_delimiter = ',', value_name = "ROW", value_parser = known_row)]
     rows: Vec<String>,
     /// Rounds of each row that must count

@@ -114,15 +114,22 @@ impl Setting {
         }
     }
 
-    /// Counts a second of a counter of ours, in millions, after a while of warming up. Puts the
-    /// threads of this process and of `peers` before others meanwhile, if that was asked for.
+    /// Millions a second of a counter of ours, after a while of warming up; counts for longer if
+    /// nothing has come, as on a machine where nobody had a turn yet. Puts the threads of this
+    /// process and of `peers` before others meanwhile, if that was asked for.
     pub(super) fn rate(&self, peers: &[u32], count: impl Fn() -> u64) -> Result<f64, Error> {
         let _first = self.first(peers)?;
         self.pause(WARM_UP)?;
         let (start, before) = (Instant::now(), count());
-        self.pause(Duration::from_secs_f64(self.seconds))?;
-        let (frames, took) = (count() - before, start.elapsed());
-        Ok(frames as f64 / took.as_secs_f64() / 1e6)
+        let mut frames = 0;
+        for _ in 0..PATIENT_COUNTS {
+            self.pause(Duration::from_secs_f64(self.seconds))?;
+            frames = count().saturating_sub(before);
+            if frames > 0 {
+                break;
+            }
+        }
+        Ok(frames as f64 / start.elapsed().as_secs_f64() / 1e6)
     }
 
     /// Waits until a counter of ours stands still, for a second or two at most.
@@ -205,5 +212,7 @@ pub(super) const WARM_UP: Duration = Duration::from_millis(200);
 pub(super) const SETTLE: Duration = Duration::from_millis(60);
 /// Looks at a counter until it is taken as it is.
 pub(super) const SETTLES: u32 = 30;
+/// How many times the usual time something may take to arrive.
+pub(super) const PATIENT_COUNTS: u32 = 10;
 /// How often the wish to end is looked at.
 const GLANCE: Duration = Duration::from_millis(20);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use warpwire_ptx::process::Running;
 
 use super::error::Error;
-use super::setting::{SETTLE, SETTLES, Setting, WARM_UP};
+use super::setting::{PATIENT_COUNTS, SETTLE, SETTLES, Setting, WARM_UP};
 
 /// What it shall be.
 #[derive(Clone, Copy)]
@@ -96,16 +96,23 @@ impl<'s> Testpmd<'s> {
         self.running.id()
     }
 
-    /// Counts for as long as the setting says, after a while of warming up.
+    /// Counts for as long as the setting says, after a while of warming up; longer if nothing has
+    /// come.
     pub(super) fn rate(&mut self, peers: &[u32]) -> Result<Rates, Error> {
         let setting = self.setting;
         let mut all = vec![self.id()];
         all.extend(peers);
         let _first = setting.first(&all)?;
         setting.pause(WARM_UP)?;
-        self.ask()?;
-        setting.pause(Duration::from_secs_f64(setting.seconds))?;
-        self.ask()
+        let mut rates = self.ask()?;
+        for _ in 0..PATIENT_COUNTS {
+            setting.pause(Duration::from_secs_f64(setting.seconds))?;
+            rates = self.ask()?;
+            if rates.received > 0.0 {
+                break;
+            }
+        }
+        Ok(rates)
     }
 
     /// What passes now, since it was asked before.

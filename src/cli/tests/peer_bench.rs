@@ -44,7 +44,7 @@ fn every_row_is_measured_and_recorded() {
     }
     let base = format!("warpwire-peer-bench-{}.json", std::process::id());
     let file = std::env::temp_dir().join(base);
-    let words = ["--rounds=1", "--seconds=0.1", "--others=ignore"];
+    let words = ["--rounds=1", "--seconds=0.2", "--others=ignore"];
     let output = bench(&words).arg("--output").arg(&file).output();
     let output = output.expect("the command can be started");
     let said = text(&output);
