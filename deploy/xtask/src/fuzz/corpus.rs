@@ -88,7 +88,7 @@ fn merge(harness: &Path, folders: &Folders, name: &str, measure: &str) -> Result
 /// Most files of a committed corpus: its replay takes seconds.
 const MAX_FILES: usize = 300;
 
-const MERGE_LIMIT: Duration = Duration::from_secs(600);
+const MERGE_LIMIT: Duration = Duration::from_secs(1800);
 
 #[cfg(test)]
 mod tests {

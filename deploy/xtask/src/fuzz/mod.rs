@@ -58,13 +58,16 @@ pub fn main(options: &Options) -> Result<bool, Error> {
             statistics.findings.len().to_string(),
         ]);
         findings.extend(statistics.findings.into_iter().map(|file| (target, file)));
-        if options.minimise {
-            corpus::minimise(&harness, &folders)?;
-        }
     }
     println!("\n{table}");
     for (target, file) in &findings {
         println!("{target}: repeat with `cargo xtask fuzz {target} --repeat {file}`");
+    }
+    if options.minimise {
+        for target in &targets {
+            let folders = Folders::of(&root, target, options.seeds.as_deref());
+            corpus::minimise(&harness, &folders)?;
+        }
     }
     Ok(findings.is_empty())
 }
