@@ -38,7 +38,10 @@ pub(super) fn minimise(harness: &Path, folders: &Folders) -> Result<(), Error> {
         more.push((size.len(), file));
     }
     more.sort();
-    let mut count = repository::files(&edges)?.len();
+    let committed = &folders.committed;
+    let mut named = repository::files(committed)?;
+    named.retain(|file| is_named(file));
+    let mut count = repository::files(&edges)?.len() + named.len();
     for (_, file) in more {
         let (from, to) = (counts.join(&file), edges.join(&file));
         if count < MAX_FILES && !to.exists() {
