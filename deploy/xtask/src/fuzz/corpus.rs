@@ -53,11 +53,7 @@ pub(super) fn minimise(harness: &Path, folders: &Folders) -> Result<(), Error> {
         let problem = format!("{count} files, and 1 to {MAX_FILES} are kept");
         return Err(Error::content(&edges, problem));
     }
-    let committed = &folders.committed;
-    for file in repository::files(committed)?
-        .iter()
-        .filter(|file| is_named(file))
-    {
+    for file in &named {
         let (from, to) = (committed.join(file), edges.join(file));
         std::fs::rename(&from, &to).map_err(|source| Error::file(&from, source))?;
     }
