@@ -57,6 +57,16 @@ pub enum Error {
         /// What usually helps.
         cure: String,
     },
+    /// Whoever opened it did not want to wait any longer.
+    #[error("NIC `{nic}`: {action}: {reason}")]
+    Stopped {
+        /// The NIC.
+        nic: String,
+        /// What was waited for.
+        action: String,
+        /// Why the wait ended, with the cure if there is one.
+        reason: &'static str,
+    },
     /// Memory for queues could not be had.
     #[error("NIC `{nic}`: {source}")]
     Memory {

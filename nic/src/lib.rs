@@ -9,21 +9,27 @@ mod check;
 pub mod counters;
 pub mod error;
 mod ethtool;
+pub mod files;
 pub mod host_port;
 pub mod interfaces;
 pub mod memif;
 pub mod namespace;
 mod netlink;
+pub mod patience;
 pub mod pcap;
 pub mod soft;
 pub mod spec;
+pub mod trouble;
 pub mod xdp;
 
 pub use caps::{Caps, Features};
 pub use check::check;
 pub use counters::Counters;
 pub use error::Error;
+pub use files::{NicFile, files};
+pub use patience::Patience;
 pub use spec::{NicKind, NicSpec};
+pub use trouble::{Severity, Trouble};
 
 use std::sync::Arc;
 
@@ -66,6 +72,12 @@ pub trait Nic: Send {
 
     /// What was chosen among several ways, and why, as lines for the record.
     fn choices(&self) -> Vec<String>;
+
+    /// What has gone wrong with it since it was opened, as far as can be told now. Costs a system
+    /// call or two: not for every frame.
+    fn troubles(&self) -> Vec<Trouble> {
+        Vec::new()
+    }
 
     /// Detaches and gives back what the system lent. Dropping does the same without a report.
     ///

@@ -31,6 +31,9 @@ pub struct Report {
     pub cables: Vec<Cable>,
     /// Files of samples.
     pub samples: Vec<SampleReport>,
+    /// What went wrong, each with its cure; the counts are what they are nevertheless. Empty if all
+    /// went well.
+    pub failures: Vec<String>,
 }
 
 /// Frames and their bytes.
@@ -63,8 +66,10 @@ pub struct NicReport {
     pub other: BTreeMap<String, u64>,
     /// What was chosen when it was opened, and why.
     pub choices: Vec<String>,
-    /// Why a queue became unusable.
+    /// Why a queue, a file or the whole NIC became unusable.
     pub causes: Vec<String>,
+    /// What went wrong and may have passed, such as an interface that was down for a while.
+    pub warnings: Vec<String>,
 }
 
 /// Who did what at a NIC's queues in one direction: sums of the queues' counters, each counted

@@ -22,12 +22,12 @@ pub(super) fn run(kit: &Kit, options: &Options) -> Result<(), Failure> {
         duration: options.duration.or(Some(LENGTH)),
         ..options.clone()
     };
-    let report = run::run_file(file, kit, &options)?;
-    run::show(&report, &options, Detail::Short)?;
+    let outcome = run::run_file(file, kit, &options)?;
+    let mut shown = run::show(&outcome.report, &options, Detail::Short);
     if !options.json {
-        table::way(&mut io::stdout().lock(), &report)?;
+        shown = shown.and_then(|()| table::way(&mut io::stdout().lock(), &outcome.report));
     }
-    Ok(())
+    run::conclude(outcome, shown)
 }
 
 /// A folder of this run's own: a demonstration leaves nothing behind where it was run, and follows

@@ -103,6 +103,7 @@ impl Failure {
     fn code(&self) -> ExitCode {
         match self {
             Self::Pipeline(_) | Self::Stage { .. } | Self::Crate { .. } => ExitCode::from(2),
+            Self::Run(RunError::Files(_)) => ExitCode::from(2),
             Self::Run(RunError::Nic(warpwire_nic::Error::Spec { .. })) => ExitCode::from(2),
             _ => ExitCode::from(1),
         }

@@ -1,4 +1,5 @@
-//! `warpwire run FILE`: runs a pipeline until its time is over, its sources end, or Ctrl-C.
+//! `warpwire run FILE`: runs a pipeline until its time is over, its sources end, a signal asks for
+//! an end, or something fails.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -6,10 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use warpwire_nic::Patience;
+use warpwire_pipelines::files::{self, FileUse};
+use warpwire_pipelines::runtime::{Outcome, Settings};
 use warpwire_pipelines::{Ended, Kit, PipelineFile, Report, Runtime};
 
 use super::table::Detail;
-use super::{Failure, table};
+use super::{Failure, complain, table};
 
 /// Run a pipeline file
 #[derive(clap::Args)]
@@ -39,10 +44,40 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(arguments: &Arguments, kit: &Kit) -> Result<(), Failure> {
-    let file = PipelineFile::load(&arguments.file, kit.catalogue())?;
-    let report = run_file(file, kit, &arguments.options)?;
-    show(&report, &arguments.options, Detail::Full)?;
-    Ok(())
+    let Arguments {
+        file: path,
+        options,
+    } = arguments;
+    let file = PipelineFile::load(path, kit.catalogue())?;
+    let others = [
+        (Some(path), "the pipeline file", false),
+        (options.capture.as_ref(), "--capture", true),
+    ];
+    let others = others.into_iter().filter_map(|(path, field, is_written)| {
+        Some(FileUse {
+            field: field.to_owned(),
+            path: path?.clone(),
+            is_written,
+            line: 1,
+        })
+    });
+    let others: Vec<FileUse> = others.collect();
+    files::check(&path.display().to_string(), &file, &others)?;
+    let outcome = run_file(file, kit, options)?;
+    let shown = show(&outcome.report, options, Detail::Full);
+    conclude(outcome, shown)
+}
+
+/// Says what went wrong in a run whose counts were shown.
+pub(super) fn conclude(outcome: Outcome, shown: io::Result<()>) -> Result<(), Failure> {
+    let mut failures = outcome.failures;
+    let Some(last) = failures.pop() else {
+        return Ok(shown?);
+    };
+    for failure in &failures {
+        complain(failure);
+    }
+    Err(last.into())
 }
 
 /// Runs a file that was read; shows a progress line on a terminal.
@@ -50,35 +85,53 @@ pub(super) fn run_file(
     mut file: PipelineFile,
     kit: &Kit,
     options: &Options,
-) -> Result<Report, Failure> {
+) -> Result<Outcome, Failure> {
     if let Some(path) = &options.capture {
         file.capture_all(path, kit.catalogue());
     }
     if let Some(threads) = options.threads {
         file.threads = Some(usize::from(threads));
     }
+    let stop = heed_signals()?;
+    let limit = options.duration.or(file.duration);
+    let patience = Patience {
+        stop: Some(&stop),
+        until: limit.and_then(|limit| Instant::now().checked_add(limit)),
+    };
+    let mut runtime = Runtime::start_within(&file, kit, Settings::default(), patience)?;
+    let mut progress = Progress::new(io::stderr().is_terminal());
+    let ended = runtime.run(limit, &stop, |runtime| progress.tick(runtime));
+    progress.clear();
+    if ended == Ended::Stopped && io::stderr().is_terminal() {
+        complain(&"stopping");
+    }
+    Ok(runtime.finish())
+}
+
+/// A flag that is set by the first signal which asks for an end. The second ends the process at
+/// once, should the end take too long.
+fn heed_signals() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // A second signal ends the process at once, should the end take too long.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // Whoever starts us by `nohup` wants us to stay.
+        if signal == SIGHUP && is_ignored(signal) {
+            continue;
+        }
+        let code = 128 + signal;
+        signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    let mut runtime = Runtime::start(&file, kit)?;
-    let mut progress = Progress::new(io::stderr().is_terminal());
-    let ended = runtime.run(options.duration, &stop, |runtime| progress.tick(runtime));
-    progress.clear();
-    let ended = match ended {
-        Ok(ended) => ended,
-        Err(error) => {
-            // The first error is the one to tell.
-            let _ = runtime.finish();
-            return Err(error.into());
-        }
-    };
-    if ended == Ended::Stopped && io::stderr().is_terminal() {
-        eprintln!("stopping");
-    }
-    Ok(runtime.finish()?)
+    Ok(stop)
+}
+
+/// Whether the process was started with a signal ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 != 0)
 }
 
 /// Prints what was counted.
@@ -96,6 +149,8 @@ struct Progress {
     on: bool,
     shown: Instant,
     last: (u64, u64),
+    /// Warnings that were told.
+    told: usize,
 }
 
 impl Progress {
@@ -104,10 +159,16 @@ impl Progress {
             on,
             shown: Instant::now(),
             last: (0, 0),
+            told: 0,
         }
     }
 
     fn tick(&mut self, runtime: &Runtime<'_>) {
+        for warning in runtime.warnings().iter().skip(self.told) {
+            self.clear();
+            complain(&format!("warning: {warning}"));
+            self.told += 1;
+        }
         let since = self.shown.elapsed();
         if !self.on || since < PERIOD {
             return;

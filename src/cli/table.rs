@@ -223,6 +223,9 @@ fn nics(out: &mut impl Write, nics: &[NicReport]) -> io::Result<()> {
         for cause in &nic.causes {
             writeln!(out, "  unusable: {cause}")?;
         }
+        for warning in &nic.warnings {
+            writeln!(out, "  warning: {warning}")?;
+        }
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::memif::message::{Message, Text};
 use crate::memif::system::Socket;
+use crate::patience::Patience;
 
 /// A connected control channel.
 #[derive(Debug)]
@@ -17,16 +18,19 @@ pub(super) struct Channel {
 
 /// Until when a step may take, and how long that was in all, for the error.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Deadline {
+pub(super) struct Deadline<'a> {
     pub(super) at: Instant,
     pub(super) limit: Duration,
+    /// Of whoever waits: may end before.
+    pub(super) patience: Patience<'a>,
 }
 
-impl Deadline {
-    pub(super) fn after(limit: Duration) -> Self {
+impl<'a> Deadline<'a> {
+    pub(super) fn after(limit: Duration, patience: Patience<'a>) -> Self {
         Self {
             at: Instant::now() + limit,
             limit,
+            patience,
         }
     }
 
@@ -76,7 +80,7 @@ impl Channel {
 
     /// Waits for the next message. `awaited` says for what, for the error. A `Disconnect` comes
     /// back as an error.
-    pub(super) fn receive(&self, deadline: Deadline, awaited: &str) -> Result<Received, Error> {
+    pub(super) fn receive(&self, deadline: Deadline<'_>, awaited: &str) -> Result<Received, Error> {
         match self.receive_any(deadline, awaited)? {
             (Message::Disconnect { code, reason }, _) => {
                 Err(self.dismissed(code, &reason, awaited))
@@ -86,16 +90,22 @@ impl Channel {
     }
 
     /// Waits for the next message, a `Disconnect` included.
-    pub(super) fn receive_any(&self, deadline: Deadline, awaited: &str) -> Result<Received, Error> {
+    pub(super) fn receive_any(
+        &self,
+        deadline: Deadline<'_>,
+        awaited: &str,
+    ) -> Result<Received, Error> {
         loop {
             if let Some(received) = self.poll(awaited)? {
                 return Ok(received);
             }
+            let patience = deadline.patience;
+            patience.check(&self.nic, || format!("waiting for {awaited}"))?;
             let ready = self
                 .socket
-                .wait(deadline.at)
+                .wait(patience.step(deadline.at))
                 .map_err(|source| self.system("waiting for a control message", source))?;
-            if !ready {
+            if !ready && deadline.passed() {
                 let cure = "see whether the peer still runs";
                 return Err(deadline.error(&self.nic, format!("waiting for {awaited}"), cure));
             }

@@ -39,9 +39,9 @@ pub(super) fn join(
     config: &Config,
     plan: &RegionPlan,
     region: BorrowedFd<'_>,
-    deadline: Deadline,
+    deadline: Deadline<'_>,
 ) -> Result<Joined, Error> {
-    let mut refused: Option<(Deadline, Error)> = None;
+    let mut refused: Option<(Deadline<'_>, Error)> = None;
     loop {
         let channel = match dial(config, deadline) {
             Ok(channel) => channel,
@@ -54,17 +54,18 @@ pub(super) fn join(
             Ok(Introduction::Refused(error)) => error,
             Err(error) => return Err(last_word(refused, error)),
         };
-        let patience = refused.map_or_else(|| Deadline::after(GRACE), |(patience, _)| patience);
-        if patience.passed() || deadline.passed() {
+        let grace = || Deadline::after(GRACE, deadline.patience);
+        let grace = refused.map_or_else(grace, |(grace, _)| grace);
+        if grace.passed() || deadline.passed() {
             return Err(refusal);
         }
-        refused = Some((patience, refusal));
+        refused = Some((grace, refusal));
         std::thread::sleep(RETRY);
     }
 }
 
 /// A refusal says more than a deadline that passed after it.
-fn last_word(refused: Option<(Deadline, Error)>, error: Error) -> Error {
+fn last_word(refused: Option<(Deadline<'_>, Error)>, error: Error) -> Error {
     match (refused, error) {
         (Some((_, refusal)), Error::Deadline { .. }) => refusal,
         (_, error) => error,
@@ -72,7 +73,7 @@ fn last_word(refused: Option<(Deadline, Error)>, error: Error) -> Error {
 }
 
 /// Connects to the server's socket, waiting for it to appear.
-fn dial(config: &Config, deadline: Deadline) -> Result<Channel, Error> {
+fn dial(config: &Config, deadline: Deadline<'_>) -> Result<Channel, Error> {
     loop {
         let error = match Socket::connect(&config.address) {
             Ok(socket) => return Ok(Channel::new(socket, &config.nic)),
@@ -90,8 +91,10 @@ fn dial(config: &Config, deadline: Deadline) -> Result<Channel, Error> {
                 cure: "see that the path is a socket that you may use".to_owned(),
             });
         }
+        let action = || format!("connecting to the socket ({error})");
+        deadline.patience.check(&config.nic, action)?;
         if deadline.passed() {
-            let action = format!("connecting to the socket ({error})");
+            let action = action();
             return Err(deadline.error(
                 &config.nic,
                 action,
@@ -107,7 +110,7 @@ fn dial(config: &Config, deadline: Deadline) -> Result<Channel, Error> {
 pub(super) fn introduce(
     channel: &Channel,
     config: &Config,
-    deadline: Deadline,
+    deadline: Deadline<'_>,
 ) -> Result<Introduction, Error> {
     let hello = match channel.receive(deadline, "hello")? {
         (Message::Hello(hello), _) => hello,
@@ -140,7 +143,7 @@ pub(super) fn announce(
     hello: &Hello,
     plan: &RegionPlan,
     region: BorrowedFd<'_>,
-    deadline: Deadline,
+    deadline: Deadline<'_>,
 ) -> Result<Joined, Error> {
     let region_message = Message::AddRegion {
         index: 0,
@@ -190,7 +193,7 @@ fn add_rings(
     channel: &Channel,
     plan: &RegionPlan,
     kind: RingKind,
-    deadline: Deadline,
+    deadline: Deadline<'_>,
 ) -> Result<Vec<File>, Error> {
     let count = match kind {
         RingKind::ClientToServer => plan.to_server,
@@ -223,7 +226,7 @@ fn tell(
     channel: &Channel,
     message: &Message,
     file: Option<BorrowedFd<'_>>,
-    deadline: Deadline,
+    deadline: Deadline<'_>,
 ) -> Result<(), Error> {
     channel.send(message, file)?;
     let awaited = format!("the acknowledgement of {}", message.name());

@@ -39,7 +39,9 @@ use crate::memif::config::Config;
 use crate::memif::link::{Link, Watchman};
 use crate::memif::queues::{BuildError, Queues};
 use crate::memif::system::Listener;
+use crate::patience::Patience;
 use crate::spec::NicSpec;
+use crate::trouble::{Severity, Trouble};
 use crate::{Nic, QueuePair};
 
 /// Checks the options without touching the machine.
@@ -71,6 +73,14 @@ impl Memif {
     /// [`Error::Peer`] if the server refused or broke the protocol, [`Error::System`] and
     /// [`Error::Memory`] with the machine's reason.
     pub fn open(spec: &NicSpec) -> Result<Self, Error> {
+        Self::open_within(spec, Patience::default())
+    }
+
+    /// [`Memif::open`], for as long as `patience` lasts.
+    ///
+    /// # Errors
+    /// Those of [`Memif::open`], and [`Error::Stopped`].
+    pub fn open_within(spec: &NicSpec, patience: Patience<'_>) -> Result<Self, Error> {
         let config = Config::new(spec)?;
         let link = Link::new(&config.nic);
         if config.role == Role::Server {
@@ -82,7 +92,7 @@ impl Memif {
             })?;
             link.keep_listener(listener);
         }
-        let (queues, peer) = connect(&config, &link)?;
+        let (queues, peer) = connect(&config, &link, patience)?;
         Ok(Self {
             spec: spec.clone(),
             caps: caps(&config, &queues),
@@ -121,7 +131,7 @@ impl Memif {
     pub fn reconnect(&mut self) -> Result<(), Error> {
         self.link.hang_up("reconnecting");
         let before = self.counters();
-        let (queues, peer) = connect(&self.config, &self.link)?;
+        let (queues, peer) = connect(&self.config, &self.link, Patience::default())?;
         self.before = before;
         self.caps = caps(&self.config, &queues);
         self.queues = queues;
@@ -214,6 +224,19 @@ impl Nic for Memif {
         ]
     }
 
+    /// A peer that went away.
+    fn troubles(&self) -> Vec<Trouble> {
+        let gone = self.link.cause().map(|cause| Trouble {
+            severity: Severity::Warning,
+            error: Error::Unavailable {
+                nic: self.config.nic.clone(),
+                missing: format!("the peer is gone ({cause})"),
+                cure: "start both again to go on".to_owned(),
+            },
+        });
+        gone.into_iter().collect()
+    }
+
     fn close(self: Box<Self>) -> Result<(), Error> {
         self.link.hang_up("closed");
         Ok(())
@@ -237,8 +260,12 @@ impl Drop for Memif {
 
 /// Makes a connection with new memory and has `link` watch it. Returns the queues and the peer's
 /// name.
-fn connect(config: &Config, link: &Link) -> Result<(Queues, String), Error> {
-    let deadline = Deadline::after(config.limit);
+fn connect(
+    config: &Config,
+    link: &Link,
+    patience: Patience<'_>,
+) -> Result<(Queues, String), Error> {
+    let deadline = Deadline::after(config.limit, patience);
     match config.role {
         Role::Client => connect_client(config, link, deadline),
         Role::Server => {
@@ -259,7 +286,7 @@ fn connect(config: &Config, link: &Link) -> Result<(Queues, String), Error> {
 fn connect_client(
     config: &Config,
     link: &Link,
-    deadline: Deadline,
+    deadline: Deadline<'_>,
 ) -> Result<(Queues, String), Error> {
     let plan = config.plan();
     let region = Arena::shared(plan.bytes() as usize, Location::PageableHost)
@@ -285,7 +312,7 @@ fn connect_server(
     config: &Config,
     link: &Link,
     listener: &Listener,
-    deadline: Deadline,
+    deadline: Deadline<'_>,
 ) -> Result<(Queues, String), Error> {
     let admitted = server::admit_one(listener, config, deadline)?;
     let (up, down) = (&admitted.to_server, &admitted.to_client);

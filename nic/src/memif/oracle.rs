@@ -19,6 +19,7 @@ use crate::memif::message::Message;
 use crate::memif::queues::Queues;
 use crate::memif::server::{Admitted, admit};
 use crate::memif::system::{Socket, eventfd};
+use crate::patience::Patience;
 
 /// Plays a script to our server, or to our client if the first byte is odd.
 ///
@@ -33,7 +34,7 @@ pub fn check(data: &[u8]) {
     let kept = play(&ours, script);
     let channel = Channel::new(theirs, "memif:oracle");
     // The script ends with a packet that says goodbye, so nobody waits that long.
-    let deadline = Deadline::after(Duration::from_secs(5));
+    let deadline = Deadline::after(Duration::from_secs(5), Patience::default());
     let error = match first & 1 {
         0 => serve(channel, deadline),
         _ => join(channel, deadline),
@@ -56,7 +57,7 @@ fn messages_come_back(bytes: &[u8]) {
     }
 }
 
-fn serve(channel: Channel, deadline: Deadline) -> Option<Error> {
+fn serve(channel: Channel, deadline: Deadline<'_>) -> Option<Error> {
     let config = config("memif:/oracle,role=server,queues=2,buffer=256");
     let admitted = match admit(channel, &config, deadline) {
         Ok(admitted) => admitted,
@@ -86,7 +87,7 @@ fn rings_lie_in_regions(admitted: &Admitted, config: &Config) {
     }
 }
 
-fn join(channel: Channel, deadline: Deadline) -> Option<Error> {
+fn join(channel: Channel, deadline: Deadline<'_>) -> Option<Error> {
     let config = config("memif:/oracle,queues=2,depth=4,buffer=64");
     let plan = config.plan();
     let region = memory(plan.bytes() as usize);

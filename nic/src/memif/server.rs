@@ -49,7 +49,7 @@ pub(super) struct ClientRing {
 pub(super) fn admit_one(
     listener: &Listener,
     config: &Config,
-    deadline: Deadline,
+    deadline: Deadline<'_>,
 ) -> Result<Admitted, Error> {
     let mut last = None;
     loop {
@@ -60,7 +60,7 @@ pub(super) fn admit_one(
             cure: "raise the limit of open files (ulimit -n)".to_owned(),
         })?;
         if let Some(socket) = socket {
-            let one = Deadline::after(HANDSHAKE);
+            let one = Deadline::after(HANDSHAKE, deadline.patience);
             let at = one.at.min(deadline.at);
             match admit(
                 Channel::new(socket, &config.nic),
@@ -72,13 +72,16 @@ pub(super) fn admit_one(
             }
             continue;
         }
-        let ready = listener.wait(deadline.at).map_err(|source| Error::System {
+        let patience = deadline.patience;
+        patience.check(&config.nic, || "waiting for a client".to_owned())?;
+        let step = patience.step(deadline.at);
+        let ready = listener.wait(step).map_err(|source| Error::System {
             nic: config.nic.clone(),
             action: "waiting for a client".to_owned(),
             source,
             cure: "see the system's message".to_owned(),
         })?;
-        if !ready {
+        if !ready && deadline.passed() {
             let refused = last.map_or(String::new(), |last| format!(" (refused one: {last})"));
             return Err(deadline.error(
                 &config.nic,
@@ -93,7 +96,7 @@ pub(super) fn admit_one(
 pub(super) fn admit(
     channel: Channel,
     config: &Config,
-    deadline: Deadline,
+    deadline: Deadline<'_>,
 ) -> Result<Admitted, Error> {
     let mut offer = Offer::default();
     match offer.negotiate(&channel, config, deadline) {
@@ -129,7 +132,7 @@ impl Offer {
         &mut self,
         channel: &Channel,
         config: &Config,
-        deadline: Deadline,
+        deadline: Deadline<'_>,
     ) -> Result<String, Error> {
         let highest = (config.queues - 1) as u16;
         let hello = Hello {

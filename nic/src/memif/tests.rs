@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use warpwire_ring::memif::{ClientRx, ClientTx, FIRST, RegionPlan, ServerRx, ServerTx};
@@ -364,7 +364,11 @@ fn server_says(options: &str, script: &[Said]) -> Error {
     }
     let limit = Duration::from_millis(100);
     let channel = Channel::new(theirs, "memif:test");
-    let result = admit(channel, &config(options), Deadline::after(limit));
+    let result = admit(
+        channel,
+        &config(options),
+        Deadline::after(limit, Patience::default()),
+    );
     result.expect_err("a script that must fail")
 }
 
@@ -531,7 +535,7 @@ fn a_client_refuses_what_a_server_must_not_say() {
         for message in script {
             theirs.send(&message.emit(), None).expect("sends");
         }
-        let deadline = Deadline::after(Duration::from_millis(30));
+        let deadline = Deadline::after(Duration::from_millis(30), Patience::default());
         let channel = Channel::new(ours, "memif:test");
         match client::introduce(&channel, &config(""), deadline)? {
             Introduction::Welcome(hello) => {
@@ -591,5 +595,37 @@ proptest! {
         script.push((vec![9, 0], None));
         // It ends with an error and not with a panic; which one does not matter.
         let _ = server_says("", &script);
+    }
+}
+
+#[test]
+fn whoever_opens_can_give_up_before_the_peer_comes() {
+    use std::sync::atomic::AtomicBool;
+    for role in ["client", "server"] {
+        for by_flag in [true, false] {
+            let words = format!(
+                "memif:@warpwire-patience-{},role={role}",
+                std::process::id()
+            );
+            let spec: NicSpec = format!("{words},wait_ms=20000").parse().expect("words");
+            let stop = AtomicBool::new(false);
+            let soon = Duration::from_millis(100);
+            let began = Instant::now();
+            let opened = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(soon);
+                    stop.store(by_flag, std::sync::atomic::Ordering::Relaxed);
+                });
+                let patience = Patience {
+                    stop: Some(&stop),
+                    until: (!by_flag).then(|| began + soon),
+                };
+                Memif::open_within(&spec, patience)
+            });
+            let error = opened.expect_err("nobody is there");
+            assert!(matches!(error, Error::Stopped { .. }), "{role}: {error}");
+            let took = began.elapsed();
+            assert!(took >= soon && took < Duration::from_secs(5), "{took:?}");
+        }
     }
 }

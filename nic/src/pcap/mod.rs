@@ -8,10 +8,12 @@ use std::path::PathBuf;
 use crate::error::Error;
 use crate::spec::NicSpec;
 
+mod file;
 mod port;
 mod read;
 mod write;
 
+pub use file::{create_file, open_file};
 pub use port::{CapturePort, Pace};
 pub use read::{Reader, Record};
 pub use write::{Format, Writer};

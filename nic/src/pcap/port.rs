@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::{CaptureError, Format, Reader, Writer};
+use super::{CaptureError, Format, Reader, Writer, create_file, open_file};
 use crate::error::Error;
 use crate::soft::Uplink;
+use crate::trouble::{Severity, Trouble};
 
 /// When recorded frames come in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,8 +32,15 @@ pub struct CapturePort {
     epoch_ns: u64,
     now_ns: u64,
     counts: Counts,
-    failure: Option<CaptureError>,
+    /// The files, for errors.
+    paths: [PathBuf; 2],
+    /// Why playing, and recording, ended early.
+    failures: [Option<CaptureError>; 2],
 }
+
+/// Places in the lists of files.
+const PLAY: usize = 0;
+const RECORD: usize = 1;
 
 #[derive(Default)]
 struct Counts {
@@ -73,11 +81,12 @@ impl CapturePort {
             epoch_ns: since.map_or(0, |since| since.as_nanos() as u64),
             now_ns: 0,
             counts: Counts::default(),
-            failure: None,
+            paths: [play, record].map(|path| path.unwrap_or(Path::new("")).to_owned()),
+            failures: [None, None],
         };
         port.read_ahead();
-        match (port.failure.take(), play) {
-            (Some(error), Some(path)) => Err(refuse(path, &error)),
+        match (&port.failures, play) {
+            ([Some(error), _], Some(path)) => Err(refuse(path, error)),
             _ => Ok(port),
         }
     }
@@ -107,10 +116,25 @@ impl CapturePort {
             }
             Ok(None) => self.source = None,
             Err(error) => {
-                self.counts.failures += 1;
-                self.failure = Some(error);
+                self.fail(PLAY, error);
                 self.source = None;
             }
+        }
+    }
+
+    fn fail(&mut self, file: usize, error: CaptureError) {
+        self.counts.failures += 1;
+        if let Some(failure) = self.failures.get_mut(file) {
+            *failure = Some(error);
+        }
+    }
+
+    /// Writes out what is left.
+    fn end_record(&mut self) {
+        if let Some(mut sink) = self.sink.take()
+            && let Err(source) = sink.flush()
+        {
+            self.fail(RECORD, cannot_write(source));
         }
     }
 
@@ -136,9 +160,8 @@ impl Uplink for CapturePort {
                 true
             }
             Err(source) => {
-                let action = "cannot write".to_owned();
-                self.failure = Some(CaptureError::File { action, source });
-                self.counts.failures += 1;
+                self.fail(RECORD, cannot_write(source));
+                // Not flushed once more: what the file lacks is told.
                 self.sink = None;
                 false
             }
@@ -191,26 +214,36 @@ impl Uplink for CapturePort {
         ]
     }
 
+    fn troubles(&self) -> Vec<Trouble> {
+        let cures = [
+            "what came before was played; repair the file, or capture again",
+            "what came before is in the file; check the space on its disk",
+        ];
+        let failed = self.failures.iter().zip(&self.paths).zip(cures);
+        failed
+            .filter_map(|((failure, path), cure)| {
+                let error = Error::Unavailable {
+                    nic: format!("pcap:{}", path.display()),
+                    missing: failure.as_ref()?.to_string(),
+                    cure: cure.to_owned(),
+                };
+                Some(Trouble {
+                    severity: Severity::Failure,
+                    error,
+                })
+            })
+            .collect()
+    }
+
     fn close(&mut self) -> Result<(), Error> {
-        if let Some(mut sink) = self.sink.take()
-            && let Err(source) = sink.flush()
-        {
-            let action = "cannot write".to_owned();
-            self.failure = Some(CaptureError::File { action, source });
-        }
-        match self.failure.take() {
-            None => Ok(()),
-            Some(error) => Err(Error::Unavailable {
-                nic: self.name.clone(),
-                missing: error.to_string(),
-                cure: "check the file and the space on its disk".to_owned(),
-            }),
-        }
+        self.end_record();
+        let first = self.troubles().into_iter().next();
+        first.map_or(Ok(()), |trouble| Err(trouble.error))
     }
 }
 
 fn open_source(path: &Path) -> Result<Reader<BufReader<File>>, CaptureError> {
-    let file = File::open(path).map_err(|source| CaptureError::File {
+    let file = open_file(path).map_err(|source| CaptureError::File {
         action: "cannot open".to_owned(),
         source,
     })?;
@@ -218,11 +251,16 @@ fn open_source(path: &Path) -> Result<Reader<BufReader<File>>, CaptureError> {
 }
 
 fn open_sink(path: &Path) -> Result<Writer<BufWriter<File>>, CaptureError> {
-    let create = || Writer::new(BufWriter::new(File::create(path)?), Format::of(path));
+    let create = || Writer::new(BufWriter::new(create_file(path)?), Format::of(path));
     create().map_err(|source| CaptureError::File {
         action: "cannot create".to_owned(),
         source,
     })
+}
+
+fn cannot_write(source: std::io::Error) -> CaptureError {
+    let action = "cannot write".to_owned();
+    CaptureError::File { action, source }
 }
 
 fn refuse(path: &Path, error: &CaptureError) -> Error {

@@ -170,3 +170,73 @@ fn a_port_plays_and_records() {
     assert!(error.is_err_and(|error| error.to_string().contains("none")));
     std::fs::remove_dir_all(&folder).expect("removes");
 }
+
+/// A folder of the test's own, gone with the value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let name = format!("warpwire-pcap-{}-{name}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).expect("folder");
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left is the system's to clean.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_capture_that_is_damaged_is_played_up_to_there_and_told() {
+    let folder = Folder::new("cut");
+    let play = folder.0.join("cut.pcap");
+    let mut file = written(Format::Pcap);
+    file.truncate(file.len() - 1);
+    std::fs::write(&play, file).expect("writes");
+    let mut port = CapturePort::open(Some(&play), None, Pace::AsTaken).expect("opens");
+    assert!(port.troubles().is_empty());
+    let mut buffer = [0; 128];
+    let played = std::iter::from_fn(|| port.receive(&mut buffer, 0)).count();
+    assert_eq!(played, frames().len() - 1);
+    let [trouble] = <[_; 1]>::try_from(port.troubles()).expect("one trouble");
+    assert_eq!(trouble.severity, crate::Severity::Failure);
+    let words = trouble.error.to_string();
+    for part in [
+        "cut.pcap",
+        "the record at byte",
+        "the file was cut",
+        "repair",
+    ] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+    let closed = port.close().expect_err("is told at the end as well");
+    assert_eq!(closed.to_string(), words);
+}
+
+#[test]
+fn only_regular_files_are_opened_and_nothing_blocks() {
+    let folder = Folder::new("kinds");
+    let pipe = folder.0.join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo is there").success());
+    let cases: [(&std::path::Path, &str); 4] = [
+        (&pipe, "is a pipe"),
+        (&folder.0, "is a folder"),
+        ("/dev/full".as_ref(), "is a device"),
+        ("/dev/null".as_ref(), "is a device"),
+    ];
+    for (path, reason) in cases {
+        for opened in [open_file(path), create_file(path)] {
+            let error = opened.expect_err(reason).to_string();
+            assert!(error.contains(reason), "{}: {error}", path.display());
+        }
+    }
+    let kept = folder.0.join("kept");
+    std::fs::write(&kept, "old").expect("writes");
+    assert!(create_file(&kept).is_ok());
+    assert_eq!(std::fs::read(&kept).expect("reads"), b"", "is emptied");
+}

@@ -17,6 +17,7 @@ use super::switch::{Ends, Owner, Switch};
 use super::transmit::Step;
 use super::uplink::Uplink;
 use crate::error::Error;
+use crate::trouble::Trouble;
 
 /// A port of a fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -151,6 +152,16 @@ impl Fabric {
                     _ => Vec::new(),
                 },
             })
+    }
+
+    /// What has gone wrong with the uplink at a port; nothing where there is none.
+    pub fn troubles(&self, port: PortId) -> Vec<Trouble> {
+        let core = self.lock();
+        let port = core.switch.ports.get(port.0 as usize);
+        match port.map(|port| &port.owner) {
+            Some(Owner::Uplink(uplink)) => uplink.troubles(),
+            _ => Vec::new(),
+        }
     }
 
     /// When something happens next by itself: a virtual clock may be turned that far.

@@ -10,6 +10,7 @@ use crate::Nic;
 use crate::caps::Features;
 use crate::error::Error;
 use crate::host_port::{HostPort, SendOptions};
+use crate::trouble::Trouble;
 
 /// A NIC behind a port of a fabric. What it receives enters the fabric, and the other way round.
 pub struct NicUplink {
@@ -140,6 +141,12 @@ impl Uplink for NicUplink {
             counters.push(("NIC dropped", theirs.dropped()));
         }
         counters
+    }
+
+    fn troubles(&self) -> Vec<Trouble> {
+        self.nic
+            .as_ref()
+            .map_or_else(Vec::new, |nic| nic.troubles())
     }
 
     fn close(&mut self) -> Result<(), Error> {

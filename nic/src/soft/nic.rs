@@ -13,7 +13,9 @@ use super::switch::Owner;
 use crate::caps::{Caps, Features};
 use crate::counters::Counters;
 use crate::error::Error;
+use crate::patience::Patience;
 use crate::spec::NicSpec;
+use crate::trouble::Trouble;
 use crate::{Nic, QueuePair};
 
 /// An adapter of a [`Fabric`], open.
@@ -64,6 +66,14 @@ impl Fabric {
     /// [`Error::Spec`] for options that are unknown or out of range, [`Error::Memory`], and those
     /// of an uplink.
     pub fn open(&self, spec: &NicSpec) -> Result<SoftNic, Error> {
+        self.open_within(spec, Patience::default())
+    }
+
+    /// [`Fabric::open`], for as long as `patience` lasts: an uplink may wait for its peer.
+    ///
+    /// # Errors
+    /// Those of [`Fabric::open`], and [`Error::Stopped`].
+    pub fn open_within(&self, spec: &NicSpec, patience: Patience<'_>) -> Result<SoftNic, Error> {
         let options = SoftOptions::read(spec)?;
         let mut nic = self.plug(spec.clone(), options.adapter, options.link)?;
         match options.peer.as_deref() {
@@ -79,7 +89,7 @@ impl Fabric {
             }
         }
         if let Some(words) = options.uplink {
-            let uplink = words.open()?;
+            let uplink = words.open(patience)?;
             nic.choices.push(format!("plugged into {}", uplink.name()));
             let port = self.attach(uplink, options.link);
             self.cable(nic.port, port);
@@ -234,6 +244,12 @@ impl Nic for SoftNic {
 
     fn choices(&self) -> Vec<String> {
         self.choices.clone()
+    }
+
+    /// Those of its uplink.
+    fn troubles(&self) -> Vec<Trouble> {
+        let uplink = self.uplink.map(|port| self.fabric.troubles(port));
+        uplink.unwrap_or_default()
     }
 
     fn close(self: Box<Self>) -> Result<(), Error> {

@@ -4,8 +4,10 @@ use super::foreign::NicUplink;
 use super::tap::Tap;
 use crate::error::Error;
 use crate::memif::Memif;
+use crate::patience::Patience;
 use crate::pcap::{CapturePort, Words};
 use crate::spec::{NicKind, NicSpec};
+use crate::trouble::Trouble;
 use crate::xdp;
 
 /// A port of a fabric that leads elsewhere: a capture file, a tap, another NIC.
@@ -38,6 +40,11 @@ pub trait Uplink: Send {
 
     /// What it counted itself, by name.
     fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    /// What has gone wrong with it so far, told as often as is asked.
+    fn troubles(&self) -> Vec<Trouble> {
         Vec::new()
     }
 
@@ -80,7 +87,7 @@ impl UplinkWords {
     }
 
     /// Opens it.
-    pub(super) fn open(&self) -> Result<Box<dyn Uplink>, Error> {
+    pub(super) fn open(&self, patience: Patience<'_>) -> Result<Box<dyn Uplink>, Error> {
         let spec = match self {
             Self::Tap(interface) => return Ok(Box::new(Tap::open(interface)?)),
             Self::Nic(spec) => spec,
@@ -92,7 +99,7 @@ impl UplinkWords {
         }
         let nic: Box<dyn crate::Nic> = match spec.kind {
             NicKind::Xdp => Box::new(xdp::open(spec)?),
-            _ => Box::new(Memif::open(spec)?),
+            _ => Box::new(Memif::open_within(spec, patience)?),
         };
         Ok(Box::new(NicUplink::new(nic)?))
     }

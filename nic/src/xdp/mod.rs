@@ -25,6 +25,7 @@ mod queue;
 mod report;
 pub mod rules;
 mod socket;
+mod watch;
 
 pub use bpf::Mode;
 pub use machine::missing_capabilities;
@@ -38,9 +39,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use warpwire_gpu::{Arena, Service};
 use warpwire_ring::{DeviceAddress, RxCursor, TxCursor};
 
-use crate::{Caps, Counters, Error, Nic, NicSpec, QueuePair};
+use crate::{Caps, Counters, Error, Nic, NicSpec, QueuePair, Trouble};
 use proxy::Proxy;
 use socket::{Membership, Socket};
+use watch::Watch;
 
 /// An open `xdp` NIC.
 #[derive(Debug)]
@@ -55,6 +57,7 @@ pub struct XdpNic {
     link: Option<OwnedFd>,
     sockets: Arc<Sockets>,
     _membership: Option<Membership>,
+    watch: Watch,
 }
 
 /// What the NIC and its proxy share.
@@ -187,6 +190,10 @@ impl Nic for XdpNic {
 
     fn choices(&self) -> Vec<String> {
         self.choices.clone()
+    }
+
+    fn troubles(&self) -> Vec<Trouble> {
+        self.watch.troubles()
     }
 
     fn close(mut self: Box<Self>) -> Result<(), Error> {

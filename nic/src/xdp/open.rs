@@ -14,6 +14,7 @@ use super::options::{MAX_QUEUES, Options};
 use super::proxy::Proxy;
 use super::rules::MacPolicy;
 use super::socket::Membership;
+use super::watch::Watch;
 use super::{Sockets, XdpNic, bpf};
 use crate::interfaces::{Interface, interfaces};
 use crate::{Error, NicSpec, namespace};
@@ -181,6 +182,12 @@ impl Setup<'_> {
             queues,
             arena: Arc::clone(&share.memory.arena),
         });
+        let watch = Watch::new(
+            self.spec.to_string(),
+            interface.name.clone(),
+            interface.index,
+        )
+        .map_err(|source| self.system("watch the interface", source, AGAIN))?;
         let proxy = Proxy::new(format!("{} kicks", self.spec), Arc::clone(&sockets));
         Ok(XdpNic {
             spec: self.spec.clone(),
@@ -195,6 +202,7 @@ impl Setup<'_> {
             link: Some(attached.link),
             sockets,
             _membership: membership,
+            watch,
         })
     }
 

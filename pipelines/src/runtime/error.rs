@@ -6,6 +6,8 @@ use warpwire_gpu::arena::ArenaError;
 use warpwire_gpu::executor;
 use warpwire_ring::Cause;
 
+use crate::file::Problems;
+
 /// Errors by blame: the file's, the machine's, the kernel's.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -77,13 +79,30 @@ pub enum Error {
     #[error(transparent)]
     Executor(#[from] executor::Error),
     /// A kernel ended before it was stopped.
-    #[error("kernel `{kernel}`: ended by itself: {cause}")]
+    #[error("kernel `{kernel}`: ended by itself: {place}: {cause}; {}", cure(*.cause))]
     Ended {
         /// The kernel.
         kernel: &'static str,
+        /// The NIC and the queue, or those of several that one block drives.
+        place: String,
         /// Why.
         cause: Cause,
     },
+    /// A kernel gave a queue up.
+    #[error("nic.{nic}: {direction} queue {queue}: {cause}; {}", cure(*.cause))]
+    Queue {
+        /// The NIC.
+        nic: String,
+        /// `receive` or `transmit`.
+        direction: &'static str,
+        /// The queue, from 0.
+        queue: u32,
+        /// Why.
+        cause: Cause,
+    },
+    /// A file that is to be written is to be read as well, or written twice.
+    #[error(transparent)]
+    Files(#[from] Problems),
     /// A file of samples could not be written.
     #[error("file `{}`: {source}; name a file that can be written", path.display())]
     File {
@@ -92,4 +111,15 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+}
+
+/// What helps against a cause that ends a queue.
+fn cure(cause: Cause) -> &'static str {
+    match cause {
+        Cause::RingCorrupted => "the other end broke the ring: end it, and start both again",
+        Cause::Disconnected => "start the other end again, and then this",
+        Cause::LayoutMismatch => "build kernels and command from the same source",
+        Cause::FrameTooLong => "send shorter frames, or open the NIC with larger slots",
+        _ => "see the NIC's counters in the report, and start again",
+    }
 }

@@ -19,6 +19,8 @@ use crate::runtime::Error;
 /// The memory of one generator kernel, laid out and ready to launch.
 pub(super) struct Layout {
     pub(super) kernel: String,
+    /// The NIC, by its place in the file.
+    pub(super) nic: usize,
     pub(super) blocks: u32,
     pub(super) parameters: DeviceAddress,
     pub(super) control: Control,
@@ -72,6 +74,7 @@ pub(super) fn lay_out(entry: &GenerateEntry, nic: &dyn Nic) -> Result<Layout, Er
         reserved: 0,
     };
     Ok(Layout {
+        nic: entry.nic,
         kernel: format!("transmit_{}", word.unwrap_or("unknown")),
         blocks,
         parameters: memory.table(&[parameters])?,

@@ -39,6 +39,9 @@ pub(super) struct Layout {
 /// Where a port counts.
 pub(super) struct PortRecord {
     pub(super) nic: usize,
+    pub(super) queue: u32,
+    /// Whether the kernel receives from it.
+    pub(super) receives: bool,
     pub(super) counters: Row,
 }
 
@@ -234,11 +237,13 @@ impl<'f> Builder<'f> {
     fn port(&mut self, nic: usize, pair: &QueuePair) -> Result<Port, Error> {
         self.memory.keep(&pair.memory);
         let counters = self.memory.counters(PortCounters::ENTRIES)?;
+        let receive = self.file.receives.iter().position(|one| one.nic == nic);
         self.ports.push(PortRecord {
             nic,
+            queue: pair.index,
+            receives: receive.is_some(),
             counters: counters.clone(),
         });
-        let receive = self.file.receives.iter().position(|one| one.nic == nic);
         let program = match receive {
             Some(receive) => self.program(receive)?,
             None => Program::default(),

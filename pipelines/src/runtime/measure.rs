@@ -10,11 +10,11 @@ use warpwire_core::kernels::{
 use warpwire_gpu::CpuExecutor;
 use warpwire_gpu::executor::{Control, Grid, Launch, Placement};
 use warpwire_nic::Nic;
-use warpwire_ring::{DeviceAddress, Location};
+use warpwire_ring::{Cause, DeviceAddress, Location};
 
 use super::kit::format_word;
 use super::memory::{Memory, Row};
-use super::{check, generator, promise};
+use super::{generator, promise};
 use crate::file::GenerateEntry;
 use crate::runtime::{Error, Kit};
 
@@ -198,4 +198,16 @@ fn word(nic: &dyn Nic) -> &'static str {
     let pair = nic.queues().first();
     pair.and_then(|pair| format_word(&pair.receive))
         .unwrap_or("unknown")
+}
+
+fn check(kernel: &'static str, cause: Option<Cause>) -> Result<(), Error> {
+    let place = "the NIC that is measured".to_owned();
+    match cause {
+        Some(cause) => Err(Error::Ended {
+            kernel,
+            place,
+            cause,
+        }),
+        None => Ok(()),
+    }
 }

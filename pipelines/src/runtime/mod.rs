@@ -9,6 +9,7 @@ mod error;
 mod generator;
 mod kit;
 mod layout;
+mod log;
 mod measure;
 mod memory;
 mod open;
@@ -26,16 +27,19 @@ use warpwire_core::block::{Parameters as _, PipelineParameters};
 use warpwire_core::kernels::TransmitParameters;
 use warpwire_gpu::executor::{Backend, Grid, Launch, Parameters, Placement, Time};
 use warpwire_gpu::{Arena, CpuExecutor};
+use warpwire_nic::Patience;
 use warpwire_nic::soft::Clock;
-use warpwire_ring::{Cause, DeviceAddress};
+use warpwire_ring::DeviceAddress;
 
 use crate::file::PipelineFile;
-use crate::report::{Report, SampleReport};
+use crate::files;
+use crate::report::Report;
 
 pub use error::Error;
 pub use kit::{Kit, format_word};
 pub use measure::{Generation, Measurement, Plain};
 
+use log::{Log, Place};
 use open::OpenNics;
 use samples::Samples;
 
@@ -49,6 +53,31 @@ pub struct Runtime<'f> {
     samples: Samples,
     threads: usize,
     started_ns: u64,
+    log: Log,
+    /// When NICs and queues were looked at last.
+    looked: Option<Duration>,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was counted, whatever went wrong. Names the failures as well.
+    pub report: Report,
+    /// What went wrong; empty if all went well.
+    pub failures: Vec<Error>,
+}
+
+impl Outcome {
+    /// The report of a run in which all went well.
+    ///
+    /// # Errors
+    /// The first thing that went wrong.
+    pub fn whole(self) -> Result<Report, Error> {
+        match self.failures.into_iter().next() {
+            Some(first) => Err(first),
+            None => Ok(self.report),
+        }
+    }
 }
 
 /// What kernels run on.
@@ -81,6 +110,8 @@ pub enum Ended {
     Stopped,
     /// All sources ended: captures were played, generators had sent all their frames.
     Exhausted,
+    /// Something went wrong that makes going on useless; [`Runtime::finish`] says what.
+    Failed,
 }
 
 impl<'f> Runtime<'f> {
@@ -101,7 +132,21 @@ impl<'f> Runtime<'f> {
         kit: &Kit,
         settings: Settings,
     ) -> Result<Self, Error> {
-        let mut open = open::open(file)?;
+        Self::start_within(file, kit, settings, Patience::default())
+    }
+
+    /// [`Runtime::start_with`], for as long as `patience` lasts: NICs may wait for their peers.
+    ///
+    /// # Errors
+    /// What could not be had: a NIC, memory, a thread, a file; and [`warpwire_nic::Error::Stopped`].
+    pub fn start_within(
+        file: &'f PipelineFile,
+        kit: &Kit,
+        settings: Settings,
+        patience: Patience<'_>,
+    ) -> Result<Self, Error> {
+        files::check(&file.name, file, &[])?;
+        let mut open = open::open(file, patience)?;
         let services: Vec<_> = open
             .nics
             .iter_mut()
@@ -153,6 +198,8 @@ impl<'f> Runtime<'f> {
             samples,
             threads,
             started_ns,
+            log: Log::default(),
+            looked: None,
         };
         for layout in layouts {
             let launch = runtime.launch_pipeline(kit, &layout)?;
@@ -165,81 +212,96 @@ impl<'f> Runtime<'f> {
         Ok(runtime)
     }
 
-    /// Watches until the time is over, the sources end, or `stop` is set; calls `tick` now and
-    /// then.
-    ///
-    /// # Errors
-    /// [`Error::Ended`] if a kernel ends by itself.
+    /// Watches until the time is over, the sources end, `stop` is set, or something fails that makes
+    /// going on useless; calls `tick` now and then.
     pub fn run(
         &mut self,
         limit: Option<Duration>,
         stop: &AtomicBool,
         mut tick: impl FnMut(&Self),
-    ) -> Result<Ended, Error> {
+    ) -> Ended {
         let limit = limit.or(self.file.duration);
         let mut quiet = Quiet::default();
         loop {
-            self.pass(WATCH_PERIOD)?;
+            if let Err(error) = self.pass(WATCH_PERIOD) {
+                self.log.fail(error);
+                return Ended::Failed;
+            }
             self.samples.drain();
-            self.check_kernels()?;
+            let is_over = self.watch();
             tick(self);
+            if is_over {
+                return Ended::Failed;
+            }
             if stop.load(Ordering::Relaxed) {
-                return Ok(Ended::Stopped);
+                return Ended::Stopped;
             }
             if limit.is_some_and(|limit| self.elapsed() >= limit) {
-                return Ok(Ended::Duration);
+                return Ended::Duration;
             }
             if self.sources_ended() && quiet.lasts(self.frames(), self.elapsed()) {
-                return Ok(Ended::Exhausted);
+                return Ended::Exhausted;
             }
         }
     }
 
+    /// What went wrong so far while the run went on, in the order in which it was seen.
+    pub fn warnings(&self) -> &[String] {
+        &self.log.warnings
+    }
+
     /// Stops the generators, lets what is under way arrive, stops the pipelines, closes the NICs
-    /// and says what was counted.
-    ///
-    /// # Errors
-    /// What could not be ended, written or given back.
-    pub fn finish(mut self) -> Result<Report, Error> {
+    /// and says what was counted, and what went wrong.
+    pub fn finish(mut self) -> Outcome {
         let elapsed = self.elapsed();
         for generator in &self.generators {
             generator.launch.stop();
         }
         if !self.generators.is_empty() {
-            self.settle()?;
+            self.settle();
         }
-        let mut layouts = Vec::new();
-        for generator in std::mem::take(&mut self.generators) {
-            let report = generator.launch.join(JOIN_LIMIT)?;
-            check(report.kernel, report.cause())?;
-            layouts.push(generator.layout);
-        }
-        for pipeline in &self.pipelines {
+        let Self {
+            file,
+            executor,
+            open,
+            pipelines,
+            generators,
+            samples,
+            threads,
+            mut log,
+            ..
+        } = self;
+        let layouts = generators.into_iter().map(|generator| {
+            let Generator { launch, layout } = generator;
+            join(launch, &mut log, |block| {
+                generator_place(file, &layout, block)
+            });
+            layout
+        });
+        let layouts: Vec<_> = layouts.collect();
+        for pipeline in &pipelines {
             pipeline.launch.stop();
         }
-        let mut pipelines = Vec::new();
-        for pipeline in std::mem::take(&mut self.pipelines) {
-            let report = pipeline.launch.join(JOIN_LIMIT)?;
-            check(report.kernel, report.cause())?;
-            pipelines.push(pipeline.layout);
-        }
-        let mut report = snapshot::report(self.file, &self.open, &pipelines, &layouts);
+        let pipelines = pipelines.into_iter().map(|pipeline| {
+            let Pipeline { launch, layout } = pipeline;
+            join(launch, &mut log, |block| {
+                pipeline_place(file, &layout, block)
+            });
+            log.look(file, &layout);
+            layout
+        });
+        let pipelines: Vec<_> = pipelines.collect();
+        let mut report = snapshot::report(file, &open, &pipelines, &layouts);
         report.elapsed_s = elapsed.as_secs_f64();
-        report.threads = self.threads;
-        report.samples = self
-            .samples
-            .finish()?
-            .into_iter()
-            .map(|file| SampleReport {
-                file: file.path,
-                frames: file.frames,
-            })
-            .collect();
-        self.executor.shutdown(JOIN_LIMIT)?;
-        for nic in self.open.nics {
-            nic.close()?;
+        report.threads = threads;
+        report.samples = samples.finish(&mut log);
+        if let Err(error) = executor.shutdown(JOIN_LIMIT) {
+            log.fail(error.into());
         }
-        Ok(report)
+        log.ask(&open);
+        open.close(&mut log);
+        let failures = log.tell(&mut report);
+        Outcome { report, failures }
     }
 
     /// Since the start, by the clock of the executor.
@@ -277,15 +339,31 @@ impl<'f> Runtime<'f> {
         Ok(self.executor.launch(row, grid, parameters)?)
     }
 
-    /// A pipeline kernel runs until it is stopped.
-    fn check_kernels(&self) -> Result<(), Error> {
-        for pipeline in &self.pipelines {
-            if pipeline.launch.is_finished() {
-                let report = pipeline.launch.report();
-                check(report.kernel, report.cause())?;
-            }
+    /// Looks at kernels, and now and then at queues and NICs. Says whether going on is useless.
+    fn watch(&mut self) -> bool {
+        let (file, log) = (self.file, &mut self.log);
+        let mut is_over = false;
+        for Generator { launch, layout } in &self.generators {
+            is_over |= log.check(&launch.report(), |block| {
+                generator_place(file, layout, block)
+            });
         }
-        Ok(())
+        for Pipeline { launch, layout } in &self.pipelines {
+            is_over |= log.check(&launch.report(), |block| {
+                pipeline_place(file, layout, block)
+            });
+        }
+        let now = self.executor.clock().now_ns();
+        let now = Duration::from_nanos(now.saturating_sub(self.started_ns));
+        let since = self.looked.map(|looked| now.saturating_sub(looked));
+        if is_over || since.is_none_or(|since| since >= LOOK_PERIOD) {
+            self.looked = Some(now);
+            for pipeline in &self.pipelines {
+                is_over |= log.look(file, &pipeline.layout);
+            }
+            is_over |= log.ask(&self.open);
+        }
+        is_over
     }
 
     /// Whether nothing more can arrive but what is under way: all sources are ours and have ended.
@@ -305,14 +383,15 @@ impl<'f> Runtime<'f> {
     }
 
     /// Waits, for a bounded time, until no more frames come.
-    fn settle(&mut self) -> Result<(), Error> {
+    fn settle(&mut self) {
         let mut quiet = Quiet::default();
         let deadline = self.elapsed() + SETTLE_LIMIT;
         while !quiet.lasts(self.frames(), self.elapsed()) && self.elapsed() < deadline {
-            self.pass(WATCH_PERIOD)?;
+            if let Err(error) = self.pass(WATCH_PERIOD) {
+                return self.log.fail(error);
+            }
             self.samples.drain();
         }
-        Ok(())
     }
 
     /// Lets time pass: real time by itself, virtual time by driving the executor.
@@ -357,17 +436,50 @@ fn promise(block: DeviceAddress, layout: u64, memory: &[Arc<Arena>]) -> Paramete
     unsafe { Parameters::new(block, layout, memory.to_vec()) }
 }
 
-fn check(kernel: &'static str, cause: Option<Cause>) -> Result<(), Error> {
-    match cause {
-        Some(cause) => Err(Error::Ended { kernel, cause }),
-        None => Ok(()),
+/// Waits for a kernel that was asked to stop, or ended.
+fn join(launch: Launch, log: &mut Log, place: impl Fn(u32) -> Place) {
+    match launch.join(JOIN_LIMIT) {
+        Ok(report) => {
+            log.check(&report, place);
+        }
+        Err(error) => log.fail(error.into()),
     }
+}
+
+/// What a block of a generator drives.
+fn generator_place(file: &PipelineFile, layout: &generator::Layout, block: u32) -> Place {
+    let name = log::name(file, layout.nic);
+    Place {
+        nic: Some(layout.nic),
+        words: format!("nic.{name}: transmit queue {block}"),
+    }
+}
+
+/// What a block of a pipeline kernel drives.
+fn pipeline_place(file: &PipelineFile, layout: &layout::Layout, block: u32) -> Place {
+    let ports = layout.ports.iter().filter(|port| {
+        let blocks = layout.blocks.max(1);
+        port.queue % blocks == block
+    });
+    let ports: Vec<_> = ports.collect();
+    let words: Vec<String> = ports
+        .iter()
+        .map(|port| format!("nic.{} queue {}", log::name(file, port.nic), port.queue))
+        .collect();
+    let nic = match ports.as_slice() {
+        [port] => Some(port.nic),
+        _ => None,
+    };
+    let words = words.join(", ");
+    Place { nic, words }
 }
 
 fn processors() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// How often NICs and queues are asked what is wrong.
+const LOOK_PERIOD: Duration = Duration::from_millis(250);
 /// How often counters are looked at and samples drained.
 const WATCH_PERIOD: Duration = Duration::from_millis(5);
 /// How long counters must stand still for the rest to have arrived.

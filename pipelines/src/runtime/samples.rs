@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use warpwire_core::sample::{BYTES_AT, RingBlock, SLOT_BYTES, SNAP_BYTES, Sample};
-use warpwire_nic::pcap::{Format, Writer};
+use warpwire_nic::pcap::{Format, Writer, create_file};
 use zerocopy::FromBytes;
 
 use super::layout::{RING_DEPTH, SampleRecord};
+use super::log::Log;
 use crate::file::PipelineFile;
+use crate::report::SampleReport;
 use crate::runtime::Error;
 
 /// The files of samples, and the rings that fill them.
@@ -23,10 +25,10 @@ pub(super) struct Samples {
 }
 
 /// One file of samples.
-pub(super) struct SampleFile {
-    pub(super) path: PathBuf,
+struct SampleFile {
+    path: PathBuf,
     writer: Writer<BufWriter<File>>,
-    pub(super) frames: u64,
+    frames: u64,
     failure: Option<std::io::Error>,
 }
 
@@ -61,7 +63,7 @@ impl Samples {
             return Ok(place);
         }
         let create = |path: &PathBuf| {
-            let file = BufWriter::new(File::create(path)?);
+            let file = BufWriter::new(create_file(path)?);
             Writer::new(file, Format::Pcapng)
         };
         let writer = create(&path).map_err(|source| Error::File {
@@ -89,19 +91,22 @@ impl Samples {
         drained
     }
 
-    /// Drains for the last time and closes the files.
-    pub(super) fn finish(mut self) -> Result<Vec<SampleFile>, Error> {
+    /// Drains for the last time and closes the files. Frames that were handed to a file that cannot
+    /// be written count as if it held them; the log says that it may not.
+    pub(super) fn finish(mut self, log: &mut Log) -> Vec<SampleReport> {
         self.drain();
         for file in &mut self.files {
             let failure = file.failure.take();
             if let Some(source) = failure.or_else(|| file.writer.flush().err()) {
-                return Err(Error::File {
-                    path: file.path.clone(),
-                    source,
-                });
+                let path = file.path.clone();
+                log.fail(Error::File { path, source });
             }
         }
-        Ok(self.files)
+        let reports = self.files.into_iter().map(|file| SampleReport {
+            file: file.path,
+            frames: file.frames,
+        });
+        reports.collect()
     }
 }
 

@@ -10,10 +10,11 @@ use warpwire_core::reason::Reason;
 use warpwire_core::spec::{COMMON_COUNTERS, CounterSpec, Spec};
 use warpwire_nic::soft::Fabric;
 use warpwire_nic::{Nic, QueuePair};
-use warpwire_ring::{Cause, DeviceAddress, Provenance, RxCursor, Trigger, TxCursor};
+use warpwire_ring::{DeviceAddress, Provenance, RxCursor, Trigger, TxCursor};
 
 use super::generator;
 use super::layout::{Layout, PortRecord};
+use super::log::PortCauses;
 use super::memory::{Row, word_among};
 use super::open::{OpenNics, Play};
 use crate::file::{GenerateEntry, PipelineFile};
@@ -159,13 +160,10 @@ fn nic_report<'a>(
     };
     let mut causes = Vec::new();
     for port in ports {
-        for (what, offset) in [
-            ("receive", offset_of!(PortCounters, receive_cause)),
-            ("transmit", offset_of!(PortCounters, transmit_cause)),
-        ] {
-            let number = port.counters.value((offset / 8) as u32);
-            if let Some(cause) = Cause::from_number(number as u32) {
-                causes.push(format!("{what} queue: {cause}"));
+        let PortCauses { receive, transmit } = port.causes();
+        for (what, cause) in [("receive", receive), ("transmit", transmit)] {
+            if let Some(cause) = cause {
+                causes.push(format!("{what} queue {}: {cause}", port.queue));
             }
         }
     }
@@ -180,6 +178,7 @@ fn nic_report<'a>(
         other: named(&counters.other),
         choices: nic.choices(),
         causes,
+        warnings: Vec::new(),
     }
 }
 
