@@ -22,7 +22,8 @@ pub struct FileUse {
 }
 
 /// Checks that no file that is written is another that is read or written, `others` included, by
-/// their paths and by what lies there; `name` is the pipeline file's, for problems. Stages may share a file that they name in the same words.
+/// their paths and by what lies there; `name` is the pipeline file's, for problems. Stages may
+/// share a file that they name in the same words.
 ///
 /// # Errors
 /// Each such file, with both fields. Nothing was touched.

@@ -138,7 +138,8 @@ impl<'f> Runtime<'f> {
     /// [`Runtime::start_with`], for as long as `patience` lasts: NICs may wait for their peers.
     ///
     /// # Errors
-    /// What could not be had: a NIC, memory, a thread, a file; and [`warpwire_nic::Error::Stopped`].
+    /// What could not be had: a NIC, memory, a thread, a file; and
+    /// [`warpwire_nic::Error::Stopped`].
     pub fn start_within(
         file: &'f PipelineFile,
         kit: &Kit,
@@ -212,8 +213,8 @@ impl<'f> Runtime<'f> {
         Ok(runtime)
     }
 
-    /// Watches until the time is over, the sources end, `stop` is set, or something fails that makes
-    /// going on useless; calls `tick` now and then.
+    /// Watches until the time is over, the sources end, `stop` is set, or something fails that
+    /// makes going on useless; calls `tick` now and then.
     pub fn run(
         &mut self,
         limit: Option<Duration>,

@@ -36,7 +36,8 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(name: &str) -> Self {
+    /// `nic` is the table of the NIC, where FAR stands for the namespace of v1.
+    fn new(name: &str, nic: &str) -> Self {
         let base = format!("wwi{}{name}", std::process::id());
         let scene = Self {
             near: format!("{base}n"),
@@ -52,8 +53,9 @@ impl Scene {
         ip(&format!("-n {near} link set v0 up"));
         ip(&format!("-n {far} link set v1 up"));
         let text = format!(
-            "[nic.a]\nopen = \"xdp:v1\"\nnetns = \"{far}\"\nall = true\n\
-             [[receive]]\nfrom = \"a\"\n[[receive.stage]]\ndo = \"drop\"\n"
+            "[nic.a]\n{}\n\
+             [[receive]]\nfrom = \"a\"\n[[receive.stage]]\ndo = \"drop\"\n",
+            nic.replace("FAR", far)
         );
         std::fs::write(file, text).expect("can be written");
         scene
@@ -91,6 +93,11 @@ impl Scene {
         String::from_utf8_lossy(&output.stdout).contains("xdp")
     }
 }
+
+/// The interface as the kernel's own NIC.
+const DIRECT: &str = "open = \"xdp:v1\"\nnetns = \"FAR\"\nall = true";
+/// The interface behind a soft NIC.
+const UPLINK: &str = "open = \"soft\"\nuplink = \"xdp:v1+netns=FAR+all=true\"";
 
 impl Drop for Scene {
     fn drop(&mut self) {
@@ -134,7 +141,7 @@ fn an_interface_that_is_off_for_a_while_is_told_and_the_run_goes_on() {
     if !can_run() {
         return;
     }
-    let scene = Scene::new("d");
+    let scene = Scene::new("d", DIRECT);
     let (child, lines) = scene.start();
     ip(&format!("-n {} link set v1 down", scene.far));
     expect(&lines, "warning: NIC `xdp:v1");
@@ -159,9 +166,14 @@ fn an_interface_that_vanishes_ends_the_run_with_its_counts() {
     if !can_run() {
         return;
     }
-    for (name, words) in [("v", "link del v1"), ("m", "link set v1 netns 1")] {
-        let scene = Scene::new(name);
-        let words = words.replace("netns 1", &format!("netns {}", scene.near));
+    let cases = [
+        ("v", DIRECT, "link del v1"),
+        ("m", DIRECT, "link set v1 netns NEAR name v2"),
+        ("u", UPLINK, "link del v1"),
+    ];
+    for (name, nic, words) in cases {
+        let scene = Scene::new(name, nic);
+        let words = words.replace("NEAR", &scene.near);
         let (child, lines) = scene.start();
         let began = Instant::now();
         ip(&format!("-n {} {words}", scene.far));
