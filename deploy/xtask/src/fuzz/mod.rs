@@ -50,6 +50,7 @@ pub fn main(options: &Options) -> Result<bool, Error> {
         let folders = Folders::of(&root, target, options.seeds.as_deref());
         println!("{target}: {} s", options.seconds);
         let statistics = run(&harness, &folders, options)?;
+        println!("{target}: {statistics}");
         table.row([
             target.clone(),
             statistics.executions.to_string(),

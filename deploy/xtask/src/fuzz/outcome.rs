@@ -34,6 +34,22 @@ impl Statistics {
     }
 }
 
+impl std::fmt::Display for Statistics {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            executions,
+            edges,
+            findings,
+            ..
+        } = self;
+        let findings = findings.len();
+        write!(
+            out,
+            "{executions} executions, {edges} edges, {findings} findings"
+        )
+    }
+}
+
 /// The number behind a word.
 fn after(line: &str, word: &str) -> Option<u64> {
     let (_, rest) = line.split_once(word)?;
@@ -80,6 +96,8 @@ stat::number_of_executed_units: 4096
             findings: vec!["x/crash-01".to_owned()],
         };
         assert_eq!(statistics, expected);
+        let words = "4096 executions, 345 edges, 1 findings";
+        assert_eq!(statistics.to_string(), words);
         assert_eq!(Statistics::parse("#7\tNEW\n"), Statistics::default());
     }
 
