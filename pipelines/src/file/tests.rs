@@ -371,7 +371,8 @@ fn nothing_else_is_blamed_for_a_mistake() {
     let respond = "[[receive]]\nfrom = \"a\"\n[[receive.stage]]\ndo = \"respond\"\n";
     let drop = "[[receive]]\nfrom = \"a\"\n[[receive.stage]]\ndo = \"drop\"\n";
     let long = "x".repeat(70);
-    let cases: &[(&str, &str, (usize, &str, &str, &str))] = &[
+    type Wanted<'a> = (usize, &'a str, &'a str, &'a str);
+    let cases: &[(&str, &str, Wanted<'_>)] = &[
         (
             "[nic.a]\nopen = \"eth0\"\n",
             drop,
