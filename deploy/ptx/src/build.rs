@@ -60,7 +60,7 @@ impl Build {
             .env("RUSTC", &self.toolchain.rustc)
             .env(
                 "RUSTFLAGS",
-                format!("-C linker={LINKER} -C target-cpu={target}"),
+                format!("-C linker={LINKER} -C target-cpu={target} {CONVERGENT}"),
             )
             // The language features of this target are unstable: here alone they are let in.
             .env("RUSTC_BOOTSTRAP", "1")
@@ -76,6 +76,11 @@ impl Build {
             .join(format!("{name}.ptx")))
     }
 }
+
+/// rustc's own optimiser does not know of collective calls: it copies one into both arms of an
+/// earlier branch where that tells it an argument, and lanes of different arms never meet. LLVM,
+/// which does know, makes up for the rest.
+const CONVERGENT: &str = "-Zmir-enable-passes=-JumpThreading";
 
 /// The name under which rustc finds our linker.
 const LINKER: &str = "warpwire-ptx-linker";
