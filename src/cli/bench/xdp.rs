@@ -330,5 +330,5 @@ const ALL: u32 = 1024;
 /// The part of them that a swapper is offered: all would leave it no time to send, ours or not.
 const SWAP_OF_1024: u32 = 512;
 /// Frames of one request to the kernel, which sets up and takes down buffers for each.
-const PIECE: u32 = 1 << 18;
+const PIECE: u32 = 1 << 20;
 const SHORT: Duration = Duration::from_secs(20);
