@@ -2,7 +2,9 @@
 //!
 //! Warp operations are the compiler's own intrinsics, not assembly: the compiler takes assembly for
 //! an ordinary computation that it may copy into both arms of a branch, and lanes of different arms
-//! would never meet. Intrinsics are marked *convergent* and stay where they are.
+//! would never meet. Intrinsics are marked *convergent*, and LLVM leaves them where they are; rustc's
+//! own optimiser does not, so kernels are built without the pass that copies them (see
+//! `warpwire-ptx`).
 #![expect(
     unsafe_code,
     reason = "warp operations and the clock are instructions that only intrinsics name"

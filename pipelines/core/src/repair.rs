@@ -4,7 +4,7 @@
 //! packet that came with a wrong checksum leaves with a wrong one. A transport checksum that holds
 //! the pseudo-header sum alone, as a local Linux peer hands over, is kept in that form.
 
-use warpwire_protocols::checksum::{Crc32, Shift, Sum, icrc, patch32};
+use warpwire_protocols::checksum::{Arithmetic, Crc32, Shift, Sum, icrc, patch32};
 use warpwire_protocols::parse::{Fragment, HEADER_BYTES, Kind};
 use warpwire_protocols::wire::bth;
 
@@ -317,7 +317,7 @@ pub fn icrc_holds(packet: &Packet<'_>) -> bool {
     if packet.bytes().copy_out(l3, header) < network {
         return false;
     }
-    let Ok((crc, _)) = icrc::begin(header) else {
+    let Ok((crc, _)) = icrc::begin::<Arithmetic>(header) else {
         return false;
     };
     let crc = crc_over(packet, crc, payload, end);

@@ -24,7 +24,24 @@ pub struct Crc32(u32);
 pub trait Engine {
     /// The CRC after these bytes too.
     fn update(crc: Crc32, bytes: &[u8]) -> Crc32;
+
+    /// The CRC after `count` words too, at most 20 of them; `load` as for
+    /// [`Crc32::update_words`].
+    fn update_headers(crc: Crc32, count: usize, mut load: impl FnMut(usize) -> u32) -> Crc32 {
+        let mut bytes = [0; MOST_HEADER_WORDS * 4];
+        let (chunks, _) = bytes.as_chunks_mut::<4>();
+        let mut length = 0;
+        for (chunk, index) in chunks.iter_mut().zip(0..count) {
+            *chunk = load(index).to_le_bytes();
+            length += chunk.len();
+        }
+        Self::update(crc, bytes.get(..length).unwrap_or(&[]))
+    }
 }
+
+/// Words of the headers that an invariant CRC begins with: IPv4 with all its options, UDP, base
+/// transport header.
+pub(super) const MOST_HEADER_WORDS: usize = 20;
 
 /// Shifts and exclusive-ors: runs anywhere.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +50,10 @@ pub struct Arithmetic;
 impl Engine for Arithmetic {
     fn update(crc: Crc32, bytes: &[u8]) -> Crc32 {
         crc.update(bytes)
+    }
+
+    fn update_headers(crc: Crc32, count: usize, load: impl FnMut(usize) -> u32) -> Crc32 {
+        crc.update_words(count.min(MOST_HEADER_WORDS), load)
     }
 }
 
@@ -261,13 +282,14 @@ fn plain(state: u32, count: usize, mut load: impl FnMut(usize) -> u32) -> u32 {
 /// What the last double words removed, the oldest first, flip in the one after them.
 #[inline(always)]
 fn flips_wide(removed: &[u64; WIDE_WORDS]) -> u64 {
-    let mut flips = 0;
-    for offset in WIDE {
+    // Written out: each offset is a constant where it is used, and no array is walked.
+    let flip = |offset: usize| {
         let (words, bits) = (offset / 64, offset % 64);
         let (near, far) = (removed[WIDE_WORDS - words], removed[WIDE_WORDS - words - 1]);
-        flips ^= near << bits | far >> (64 - bits);
-    }
-    flips
+        near << bits | far >> (64 - bits)
+    };
+    let [a, b, c, d] = WIDE;
+    flip(a) ^ flip(b) ^ flip(c) ^ flip(d)
 }
 
 #[inline(always)]

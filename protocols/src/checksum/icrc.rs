@@ -74,11 +74,11 @@ pub const fn begin_ipv6(window: &Window, tail: &Tail) -> Crc32 {
 /// # Errors
 /// [`DropReason::IpVersion`], [`DropReason::Ipv4HeaderLength`], [`DropReason::BthLength`]; IPv6
 /// extension headers are refused as [`DropReason::ExtensionCount`].
-pub fn begin(datagram: &[u8]) -> Result<(Crc32, usize), DropReason> {
+pub fn begin<E: Engine>(datagram: &[u8]) -> Result<(Crc32, usize), DropReason> {
     let first = datagram.first().copied().unwrap_or_default();
-    let (network, network_mask): (_, &[u8]) = match first >> 4 {
-        4 => (usize::from(first & 0x0f) * 4, &MASK_IPV4),
-        6 => (ipv6::Header::LENGTH, &MASK_IPV6),
+    let (network, masks) = match first >> 4 {
+        4 => (usize::from(first & 0x0f) * 4, MASKS_IPV4),
+        6 => (ipv6::Header::LENGTH, MASKS_IPV6),
         _ => return Err(DropReason::IpVersion),
     };
     if network < ipv4::Header::LENGTH {
@@ -89,14 +89,21 @@ pub fn begin(datagram: &[u8]) -> Result<(Crc32, usize), DropReason> {
     if first >> 4 == 6 && headers.get(6) != Some(&IpProtocol::UDP.0) {
         return Err(DropReason::ExtensionCount);
     }
-    let mut masked = [0; MAX_HEADERS];
-    for (to, from) in masked.iter_mut().zip(headers) {
-        *to = *from;
-    }
-    set_ones(&mut masked, 0, network_mask);
-    set_ones(&mut masked, network, &MASK_UDP);
-    set_ones(&mut masked, network + udp::Header::LENGTH, &MASK_BTH);
-    Ok((START.update(masked.get(..length).unwrap_or(&[])), length))
+    let (words, _) = headers.as_chunks::<4>();
+    let [at_first, at_second, at_third] = masks;
+    let masked = |index: usize| {
+        let ones = match index {
+            0 => at_first,
+            1 => at_second,
+            2 => at_third,
+            _ if index == network / 4 + 1 => MASK_UDP,
+            _ if index == network / 4 + 3 => MASK_BTH,
+            _ => 0,
+        };
+        let word = words.get(index).map_or(0, |word| u32::from_le_bytes(*word));
+        word | ones
+    };
+    Ok((E::update_headers(START, words.len(), masked), length))
 }
 
 /// Checks a RoCEv2 packet that lies in one piece, from its IP header to its invariant CRC.
@@ -117,7 +124,7 @@ pub fn verify<E: Engine>(datagram: &[u8]) -> Result<(), DropReason> {
 /// # Errors
 /// What [`begin`] refuses.
 pub fn of_packet<E: Engine>(packet: &[u8]) -> Result<[u8; bth::ICRC_LENGTH], DropReason> {
-    let (crc, taken) = begin(packet)?;
+    let (crc, taken) = begin::<E>(packet)?;
     Ok(field(E::update(crc, packet.get(taken..).unwrap_or(&[]))))
 }
 
@@ -127,23 +134,15 @@ const fn joined(word: u32, next: u32) -> u32 {
     word >> 16 | next << 16
 }
 
-/// Sets to ones, at `offset`, the bits that `mask` has.
-fn set_ones(headers: &mut [u8], offset: usize, mask: &[u8]) {
-    for (byte, ones) in headers.iter_mut().skip(offset).zip(mask) {
-        *byte |= ones;
-    }
-}
-
 /// The CRC over the eight bytes of ones that stand for the link header.
 const START: Crc32 = Crc32::new().update_word(u32::MAX).update_word(u32::MAX);
 
-/// IPv4 with all its options, UDP, base transport header.
-const MAX_HEADERS: usize = 80;
-
-const MASK_IPV4: [u8; 12] = [0, 0xff, 0, 0, 0, 0, 0, 0, 0xff, 0, 0xff, 0xff];
-const MASK_IPV6: [u8; 8] = [0x0f, 0xff, 0xff, 0xff, 0, 0, 0, 0xff];
-const MASK_UDP: [u8; 8] = [0, 0, 0, 0, 0, 0, 0xff, 0xff];
-const MASK_BTH: [u8; 5] = [0, 0, 0, 0, 0xff];
+/// What counts as ones in the first three words of a network header, in the second of UDP's and in
+/// the second of the base transport header's, as little-endian loads give them.
+const MASKS_IPV4: [u32; 3] = [0x0000_ff00, 0, 0xffff_00ff];
+const MASKS_IPV6: [u32; 3] = [0xffff_ff0f, 0xff00_0000, 0];
+const MASK_UDP: u32 = 0xffff_0000;
+const MASK_BTH: u32 = 0x0000_00ff;
 
 #[cfg(test)]
 mod tests {
@@ -237,11 +236,14 @@ mod tests {
             ("45", DropReason::BthLength),
             ("60", DropReason::BthLength),
         ] {
-            assert_eq!(begin(&hex(text)), Err(reason), "{text}");
+            assert_eq!(begin::<Arithmetic>(&hex(text)), Err(reason), "{text}");
         }
         let mut extended = [0; 60];
         extended[0] = 0x60;
-        assert_eq!(begin(&extended), Err(DropReason::ExtensionCount));
+        assert_eq!(
+            begin::<Arithmetic>(&extended),
+            Err(DropReason::ExtensionCount)
+        );
         assert_eq!(verify::<Arithmetic>(&[0; 3]), Err(DropReason::BthLength));
     }
 }

@@ -300,8 +300,8 @@ impl RxBody {
         })
     }
 
-    fn of(block: &QueueBlock) -> Result<Self, Cause> {
-        block.check(Format::Xdp, Direction::Receive, Self::LAYOUT)?;
+    /// The body of a block, and what is wrong with them: without that, any words are a body.
+    fn of(block: &QueueBlock) -> (Self, Option<Cause>) {
         // SAFETY: any words are a body, and the array is as large and aligned as one or more.
         let body = unsafe { core::ptr::read(block.body.as_ptr().cast::<Self>()) };
         let sound = body.umem.is_sound()
@@ -309,11 +309,8 @@ impl RxBody {
             && body.fill.is_sound()
             && body.receive.size == block.depth
             && body.primed <= u64::from(body.fill.size);
-        if sound {
-            Ok(body)
-        } else {
-            Err(Cause::LayoutMismatch)
-        }
+        let checked = block.check(Format::Xdp, Direction::Receive, Self::LAYOUT);
+        (body, fault(checked, sound))
     }
 }
 
@@ -350,8 +347,8 @@ impl TxBody {
         })
     }
 
-    fn of(block: &QueueBlock) -> Result<Self, Cause> {
-        block.check(Format::Xdp, Direction::Transmit, Self::LAYOUT)?;
+    /// The body of a block, and what is wrong with them: without that, any words are a body.
+    fn of(block: &QueueBlock) -> (Self, Option<Cause>) {
         // SAFETY: any words are a body, and the array is as large and aligned as one or more.
         let body = unsafe { core::ptr::read(block.body.as_ptr().cast::<Self>()) };
         let sound = body.umem.is_sound()
@@ -364,11 +361,8 @@ impl TxBody {
             && body.headroom.is_multiple_of(16)
             && matches!(body.metadata_bytes, 0 | METADATA_BYTES)
             && body.max_parts >= 1;
-        if sound {
-            Ok(body)
-        } else {
-            Err(Cause::LayoutMismatch)
-        }
+        let checked = block.check(Format::Xdp, Direction::Transmit, Self::LAYOUT);
+        (body, fault(checked, sound))
     }
 }
 
@@ -397,4 +391,14 @@ fn block(shape: (Direction, u64, u32, u32), write: impl FnOnce(&mut [u64; 24])) 
 #[inline(always)]
 const fn widen(near: u64, narrow: u32) -> u64 {
     near.wrapping_add(narrow.wrapping_sub(near as u32) as u64)
+}
+
+/// What is wrong with a block and its body, if anything is.
+#[inline(always)]
+fn fault(checked: Result<(), Cause>, sound: bool) -> Option<Cause> {
+    match checked {
+        Err(cause) => Some(cause),
+        Ok(()) if !sound => Some(Cause::LayoutMismatch),
+        Ok(()) => None,
+    }
 }

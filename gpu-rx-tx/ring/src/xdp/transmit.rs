@@ -120,9 +120,16 @@ impl Transmit for TxQueue {
     const PHASED: bool = false;
 
     unsafe fn attach(block: &QueueBlock) -> Result<Self, Cause> {
-        let body = TxBody::of(block)?;
-        let scope = block.scope();
-        Ok(Self { body, scope })
+        // One way out with a cause: a compiler that shares its store among several keeps the cause,
+        // and with it a word of local memory.
+        let (body, fault) = TxBody::of(block);
+        match fault {
+            Some(cause) => Err(cause),
+            None => Ok(Self {
+                body,
+                scope: block.scope(),
+            }),
+        }
     }
 
     #[inline(always)]
