@@ -56,6 +56,7 @@ fn complete(text: &str, problems: &Problems) {
         assert!(problem.column > 0, "{problem:?}");
         for words in [&problem.field, &problem.problem, &problem.cure] {
             assert!(!words.trim().is_empty(), "{problem:?}");
+            assert!(!words.contains(char::is_control), "{problem:?}");
         }
     }
     let ordered = problems.list.is_sorted_by_key(|problem| problem.line);

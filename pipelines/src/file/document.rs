@@ -10,17 +10,29 @@ use toml::de::{DeTable, DeValue};
 use super::problem::Problem;
 
 /// A key of a file as a message may show it: control characters escaped, the tail of a long one
-/// cut.
+/// cut, an empty one in quotes.
 pub(super) fn printable(key: &str) -> String {
     const LONGEST: usize = 64;
     let mut shown: String = key.chars().take(LONGEST).collect();
     if shown.len() < key.len() {
         shown.push('…');
     }
-    match shown.chars().any(char::is_control) {
-        true => shown.escape_debug().to_string(),
-        false => shown,
+    match shown.trim() {
+        "" => format!("\"{}\"", escaped(&shown)),
+        _ => escaped(&shown),
     }
+}
+
+/// Words that may quote the file, fit for a terminal: control characters escaped.
+fn escaped(words: &str) -> String {
+    let mut shown = String::with_capacity(words.len());
+    for letter in words.chars() {
+        match letter.is_control() {
+            true => shown.extend(letter.escape_debug()),
+            false => shown.push(letter),
+        }
+    }
+    shown
 }
 
 /// The text of a file, and the problems noted so far.
@@ -47,9 +59,9 @@ impl<'t> Document<'t> {
         self.problems.borrow_mut().push(Problem {
             line: before.matches('\n').count() + 1,
             column: column + 1,
-            field: field.to_owned(),
-            problem,
-            cure,
+            field: escaped(field),
+            problem: escaped(&problem),
+            cure: escaped(&cure),
         });
     }
 

@@ -489,6 +489,30 @@ fn a_block_drives_a_bounded_number_of_queue_pairs() {
 }
 
 #[test]
+fn problems_are_fit_for_a_terminal_and_name_any_key() {
+    let cases = [
+        ("\"\" = 1\n", 1, "\"\"", "is not known here"),
+        ("\" \" = 1\n", 1, "\" \"", "is not known here"),
+        (
+            "\"a\\u001b[2J\" = 1\n",
+            1,
+            "a\\u{1b}[2J",
+            "is not known here",
+        ),
+        (
+            "name = \"x\"\nduration = \"\\u0007\"\n",
+            2,
+            "duration",
+            "`\\u{7}`",
+        ),
+    ];
+    for (words, line, field, problem) in cases {
+        let stages = with_stages("[[receive.stage]]\ndo = \"drop\"");
+        check(&format!("{words}{stages}"), (line, field, problem, ""));
+    }
+}
+
+#[test]
 fn every_problem_is_told_in_the_order_of_lines() {
     let text = with_stages(
         "[[receive.stage]]\ndo = \"forward\"\nto = \"up\"\n[[receive.stage]]\ndo = \"nothing\"",
