@@ -2,8 +2,8 @@
 //!
 //! Warp operations are the compiler's own intrinsics, not assembly: the compiler takes assembly for
 //! an ordinary computation that it may copy into both arms of a branch, and lanes of different arms
-//! would never meet. Intrinsics are marked *convergent*, and LLVM leaves them where they are; rustc's
-//! own optimiser does not, so kernels are built without the pass that copies them (see
+//! would never meet. Intrinsics are marked *convergent*, and LLVM leaves them where they are;
+//! rustc's own optimiser does not, so kernels are built without the pass that copies them (see
 //! `warpwire-ptx`).
 #![expect(
     unsafe_code,
