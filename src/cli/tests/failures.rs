@@ -34,7 +34,8 @@ impl Folder {
 
     /// The command, run in the folder.
     fn warpwire(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
+        let mut command = hearing_hangups();
+        command.arg(env!("CARGO_BIN_EXE_warpwire"));
         command.args(words).current_dir(&self.0);
         command.stdin(Stdio::null());
         command
@@ -223,6 +224,14 @@ fn what_is_no_regular_file_is_refused_at_once() {
     }
 }
 
+/// Whoever runs the tests may have told their family to ignore hang-ups: starts the program that the
+/// arguments name, with the same process id, as if nobody had.
+fn hearing_hangups() -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP");
+    command
+}
+
 /// Sends a signal to a child of the test's.
 fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill")
@@ -284,8 +293,8 @@ fn a_terminal_that_hangs_up_ends_a_run_in_order_unless_it_is_ignored() {
     for ignored in [false, true] {
         let trap = if ignored { "trap '' HUP; " } else { "" };
         let script = format!("{trap}exec \"$0\" run p.toml --json --duration 4s");
-        let child = Command::new("sh")
-            .args(["-c", &script, env!("CARGO_BIN_EXE_warpwire")])
+        let child = hearing_hangups()
+            .args(["sh", "-c", &script, env!("CARGO_BIN_EXE_warpwire")])
             .current_dir(&folder.0)
             .stdout(Stdio::piped())
             .spawn()
