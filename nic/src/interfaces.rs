@@ -86,9 +86,9 @@ impl Interface {
     /// What to know about checksums before traffic from this machine is trusted.
     pub fn checksum_hint(&self) -> Option<String> {
         (self.driver == "veth").then(|| {
-            "packets from a local peer carry only the pseudo-header sum and, in generic mode, may \
-             be super-frames: run `ethtool -K PEER tx off` on the peer, or accept such sums and \
-             ask for checksums when sending"
+            "packets from a local peer carry only the pseudo-header sum, which pipelines complete \
+             when they send them on; in generic mode some are super-frames, which no interface \
+             takes: run `ethtool -K PEER tx off` on the peer"
                 .to_owned()
         })
     }

@@ -25,7 +25,9 @@ impl Patience<'_> {
         let reason = match (stopped, late) {
             (false, false) => return Ok(()),
             (true, _) => "was interrupted",
-            (_, true) => "took longer than the whole run may; allow more time, or a shorter wait",
+            (_, true) => {
+                "took longer than the whole run may; start the other end earlier, or let the run last longer"
+            }
         };
         Err(Error::Stopped {
             nic: nic.to_owned(),

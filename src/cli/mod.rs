@@ -20,7 +20,8 @@ use clap::{Parser, Subcommand};
 use warpwire_pipelines::runtime::Error as RunError;
 use warpwire_pipelines::{Kit, Problems};
 
-/// A network stack that lives on the GPU. Without a command: a demonstration.
+/// A network stack that lives on the GPU. Without a command: a demonstration, which the options
+/// below apply to.
 #[derive(Parser)]
 #[command(name = "warpwire", version, about, after_help = EXIT_CODES)]
 #[command(args_conflicts_with_subcommands = true)]

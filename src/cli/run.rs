@@ -31,7 +31,7 @@ pub(super) struct Options {
     /// Print what was counted as JSON instead of a table
     #[arg(long)]
     pub(super) json: bool,
-    /// Stop after this time, such as 10s, 500ms or 2m; the file's own duration counts for less
+    /// Stop after this time, such as 10s, 500ms or 2m; instead of the file's own duration
     #[arg(long, value_parser = duration, value_name = "TIME", allow_hyphen_values = true)]
     pub(super) duration: Option<Duration>,
     /// Also write every received frame to this pcapng file, as far as the host keeps up
