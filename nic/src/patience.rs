@@ -26,7 +26,7 @@ impl Patience<'_> {
             (false, false) => return Ok(()),
             (true, _) => "was interrupted",
             (_, true) => {
-                "took longer than the whole run may; start the other end earlier, or let the run last longer"
+                "took longer than the whole run may; start the other end first, or run for longer"
             }
         };
         Err(Error::Stopped {

@@ -224,8 +224,8 @@ fn what_is_no_regular_file_is_refused_at_once() {
     }
 }
 
-/// Whoever runs the tests may have told their family to ignore hang-ups: starts the program that the
-/// arguments name, with the same process id, as if nobody had.
+/// Whoever runs the tests may have told their family to ignore hang-ups: starts the program that
+/// the arguments name, with the same process id, as if nobody had.
 fn hearing_hangups() -> Command {
     let mut command = Command::new("env");
     command.arg("--default-signal=HUP");
