@@ -1,11 +1,13 @@
 //! What an executor is made of.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::executor::clock::Time;
 use crate::executor::cpu::CpuExecutor;
 use crate::executor::error::{Error, Stall};
 use crate::executor::idle::IdlePolicy;
+use crate::executor::program::Program;
 use crate::executor::watch::OnStall;
 
 /// How wide a warp is.
@@ -20,6 +22,12 @@ pub enum Backend {
         /// Decides which lane is next, every time.
         seed: u64,
     },
+    /// 32 lanes a warp, run by the [`Program`] that [`Builder::program`] names: a virtual GPU that
+    /// executes the machine code of a kernel instead of its row.
+    Virtual {
+        /// Decides the order of what has none.
+        seed: u64,
+    },
 }
 
 /// Settings of a [`CpuExecutor`].
@@ -28,6 +36,7 @@ pub struct Builder {
     pub(crate) cpus: Vec<usize>,
     pub(crate) time: Time,
     pub(crate) backend: Backend,
+    pub(crate) program: Option<Arc<dyn Program>>,
     pub(crate) idle: IdlePolicy,
     pub(crate) stack_bytes: usize,
     pub(crate) stacks: usize,
@@ -54,6 +63,7 @@ impl Default for Builder {
             cpus: Vec::new(),
             time: Time::Real,
             backend: Backend::Scalar,
+            program: None,
             idle: IdlePolicy::default(),
             stack_bytes: 256 << 10,
             stacks: 8192,
@@ -89,6 +99,15 @@ impl Builder {
     #[must_use]
     pub fn backend(self, backend: Backend) -> Self {
         Self { backend, ..self }
+    }
+
+    /// What runs kernels with [`Backend::Virtual`]; the other backends do not use it.
+    #[must_use]
+    pub fn program(self, program: Arc<dyn Program>) -> Self {
+        Self {
+            program: Some(program),
+            ..self
+        }
     }
 
     /// What threads do when nothing has work.
@@ -146,7 +165,8 @@ impl Builder {
     /// Starts the threads.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a value out of range, [`Error::Thread`] and [`Error::Pin`] for what
+    /// [`Error::Setting`] for a value out of range, [`Error::NoProgram`] for a virtual GPU without
+    /// one, [`Error::Thread`] and [`Error::Pin`] for what
     /// the system refuses.
     pub fn build(self) -> Result<CpuExecutor, Error> {
         let at_least = |field, value: u64, least: u64, must| {
@@ -170,6 +190,9 @@ impl Builder {
         )?;
         let stuck_after_ms = self.stuck_after.as_millis() as u64;
         at_least("stuck_after", stuck_after_ms, 1, "at least 1 ms")?;
+        if matches!(self.backend, Backend::Virtual { .. }) && self.program.is_none() {
+            return Err(Error::NoProgram);
+        }
         CpuExecutor::start(self)
     }
 }

@@ -75,6 +75,10 @@ impl Control {
             .map(|word| word.load(Ordering::Relaxed))
     }
 
+    pub(crate) fn memory(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
     pub(crate) fn heartbeat_word(&self, warp: u32) -> Option<&AtomicU32> {
         let address = self.heartbeat_address(warp)?;
         self.arena.half_word(address).ok()

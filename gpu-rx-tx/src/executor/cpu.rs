@@ -15,6 +15,7 @@ use crate::executor::control::Control;
 use crate::executor::error::{Error, Stall};
 use crate::executor::hosted::{Hosted, ServiceHandle};
 use crate::executor::launch::{Grid, Launch, Parameters, Placement};
+use crate::executor::program::{Assignment, WarpMachine};
 use crate::executor::run::Run;
 use crate::executor::shared::{Command, Port, Shared, StackLease, WarpOrder, after, lock};
 use crate::executor::watch::Watch;
@@ -79,7 +80,7 @@ impl CpuExecutor {
     ///
     /// # Errors
     /// [`Error::Grid`], [`Error::Layout`], [`Error::Control`] and [`Error::Placement`] for what
-    /// does not fit together; [`Error::NotResident`] if not all warps can run at the same time;
+    /// does not fit together; [`Error::Program`] for a kernel that a virtual GPU cannot run; [`Error::NotResident`] if not all warps can run at the same time;
     /// [`Error::Stack`], [`Error::Thread`] and [`Error::Arena`] for what the system refuses.
     pub fn launch_on(
         &self,
@@ -107,7 +108,8 @@ impl CpuExecutor {
             Some(control) => control,
             None => own_control(grid)?,
         };
-        let (lease, stacks) = self.stacks(kernel.name, grid)?;
+        let mut residence = self.stacks(kernel.name, grid)?;
+        residence.machines = self.machines(kernel.name, grid, &parameters, &control)?;
         let seats = self.seats(grid, placement)?;
         let id = self.shared.enlist(kernel.name, Some(grid.warps));
         let mut threads = seats.clone();
@@ -123,7 +125,7 @@ impl CpuExecutor {
             threads,
             self.shared.clock.now_ns(),
         ));
-        self.hand_out(&run, seats, lease, stacks);
+        self.hand_out(&run, seats, residence);
         Ok(Launch::new(run, Arc::clone(&self.shared)))
     }
 
@@ -218,12 +220,8 @@ impl CpuExecutor {
     }
 
     /// Stacks for all warps of a grid, or a refusal: a launch is resident as a whole or not at all.
-    fn stacks(
-        &self,
-        kernel: &'static str,
-        grid: Grid,
-    ) -> Result<(StackLease, Vec<DefaultStack>), Error> {
-        let need = grid.total() as usize * self.stacks_a_warp();
+    fn stacks(&self, kernel: &'static str, grid: Grid) -> Result<Residence, Error> {
+        let need = grid.total() as usize * self.share_of_a_warp();
         let stacks = &self.shared.stacks;
         let lease = stacks.lease(need).map_err(|free| Error::NotResident {
             kernel,
@@ -234,16 +232,56 @@ impl CpuExecutor {
             limit: stacks.limit() as u64,
         })?;
         let bytes = self.builder.stack_bytes;
-        let stacks: Result<Vec<_>, _> = (0..need).map(|_| DefaultStack::new(bytes)).collect();
+        let mapped = match self.builder.backend {
+            Backend::Virtual { .. } => 0,
+            _ => need,
+        };
+        let stacks: Result<Vec<_>, _> = (0..mapped).map(|_| DefaultStack::new(bytes)).collect();
         let stacks = stacks.map_err(|source| Error::Stack { bytes, source })?;
-        Ok((lease, stacks))
+        Ok(Residence {
+            lease,
+            stacks,
+            machines: Vec::new(),
+        })
     }
 
-    fn stacks_a_warp(&self) -> usize {
+    /// What a warp takes of the budget of stacks. One of a program has no stack and counts as one.
+    fn share_of_a_warp(&self) -> usize {
         match self.builder.backend {
-            Backend::Scalar => 1,
+            Backend::Scalar | Backend::Virtual { .. } => 1,
             Backend::Lockstep { .. } => 32,
         }
+    }
+
+    /// The warps of a program, the last one first; none with other backends.
+    fn machines(
+        &self,
+        kernel: &'static str,
+        grid: Grid,
+        parameters: &Parameters,
+        control: &Control,
+    ) -> Result<Vec<Box<dyn WarpMachine>>, Error> {
+        let (Backend::Virtual { seed }, Some(program)) =
+            (self.builder.backend, &self.builder.program)
+        else {
+            return Ok(Vec::new());
+        };
+        let mut memory = parameters.memory.clone();
+        memory.push(Arc::clone(control.memory()));
+        let assignment = Assignment {
+            kernel,
+            grid,
+            block: parameters.block,
+            memory: &memory,
+            clock: self.clock(),
+            seed,
+        };
+        let refused = |reason| Error::Program { kernel, reason };
+        let loaded = program.load(&assignment).map_err(refused)?;
+        let places = (0..grid.total()).rev().map(|index| grid.place(index));
+        places
+            .map(|place| loaded.warp(place).map_err(refused))
+            .collect()
     }
 
     /// The thread of each warp.
@@ -282,19 +320,19 @@ impl CpuExecutor {
         }
     }
 
-    fn hand_out(
-        &self,
-        run: &Arc<Run>,
-        seats: Vec<usize>,
-        mut lease: StackLease,
-        mut stacks: Vec<DefaultStack>,
-    ) {
-        let a_warp = self.stacks_a_warp();
+    fn hand_out(&self, run: &Arc<Run>, seats: Vec<usize>, residence: Residence) {
+        let Residence {
+            mut lease,
+            mut stacks,
+            mut machines,
+        } = residence;
+        let a_warp = self.share_of_a_warp();
         for (index, thread) in (0..).zip(seats) {
             let order = WarpOrder {
                 run: Arc::clone(run),
                 index,
-                stacks: stacks.split_off(stacks.len() - a_warp),
+                stacks: stacks.split_off(stacks.len().saturating_sub(a_warp)),
+                machine: machines.pop(),
                 lease: lease.split(a_warp),
             };
             if let Some(port) = self.shared.port(thread) {
@@ -360,6 +398,13 @@ impl Drop for CpuExecutor {
         // Whoever wants to know calls `shutdown`.
         let _ = self.end(DROP_DEADLINE);
     }
+}
+
+/// What makes a launch resident.
+struct Residence {
+    lease: StackLease,
+    stacks: Vec<DefaultStack>,
+    machines: Vec<Box<dyn WarpMachine>>,
 }
 
 /// Control words in memory of their own.

@@ -46,7 +46,8 @@ pub enum Error {
         blocks: u32,
         /// Warps a block.
         warps: u32,
-        /// Stacks that the launch needs: one a warp, or one a lane with `Backend::Lockstep`.
+        /// Stacks that the launch needs: one a warp, or one a lane with `Backend::Lockstep`; a warp
+        /// of a virtual GPU counts as one.
         need: u64,
         /// Stacks that nobody uses now.
         free: u64,
@@ -91,7 +92,33 @@ pub enum Error {
     #[error("the executor's time is real and moves by itself; build it with `Time::Virtual`")]
     RealTime,
 
+    /// A virtual GPU has nothing to run.
+    #[error("the executor's backend is virtual and it has no program; name one with `program`")]
+    NoProgram,
+    /// The program cannot run the kernel.
+    #[error("kernel `{kernel}` cannot run on the virtual GPU: {reason}")]
+    Program {
+        /// The kernel.
+        kernel: &'static str,
+        /// Why.
+        reason: String,
+    },
+
     // The kernel or service.
+    /// A lane of a virtual GPU did something wrong. The launch was asked to stop.
+    #[error("kernel `{kernel}`, block {block} warp {warp} lane {lane}: {reason}")]
+    Fault {
+        /// The kernel.
+        kernel: &'static str,
+        /// Block of the warp.
+        block: u32,
+        /// The warp, within its block.
+        warp: u32,
+        /// The lane.
+        lane: u32,
+        /// What, and where in the program.
+        reason: String,
+    },
     /// A kernel panicked. The launch was asked to stop; the process goes on.
     #[error("kernel `{kernel}` panicked in block {block} warp {warp}{}: {message}", OnLane(*lane))]
     Panicked {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use warpwire_device::Place;
 use warpwire_ring::{Cause, DeviceAddress};
 
 use crate::arena::Arena;
@@ -37,6 +38,16 @@ impl Grid {
     /// Warps over all blocks.
     pub const fn total(&self) -> u32 {
         self.blocks * self.warps
+    }
+
+    /// Where warp `index`, counted over all blocks, stands.
+    pub(crate) fn place(&self, index: u32) -> Place {
+        Place {
+            warp: index % self.warps,
+            warps: self.warps,
+            block: index / self.warps,
+            blocks: self.blocks,
+        }
     }
 
     pub(crate) fn check(&self, kernel: &'static str) -> Result<(), Error> {
@@ -122,6 +133,8 @@ pub enum Exit {
     Panicked,
     /// Its lanes disagreed.
     Diverged,
+    /// A lane did something wrong, on a virtual GPU.
+    Faulted,
     /// It was still running at the deadline and was unwound.
     Unwound,
 }
@@ -241,7 +254,7 @@ impl Launch {
     /// then is stopped and unwound at its next pause.
     ///
     /// # Errors
-    /// [`Error::Panicked`] and [`Error::Diverged`] for what went wrong in a warp,
+    /// [`Error::Panicked`], [`Error::Diverged`] and [`Error::Fault`] for what went wrong in a warp,
     /// [`Error::Deadline`] if it had to be unwound, [`Error::Stuck`] if that was not possible
     /// either.
     pub fn join(self, deadline: Duration) -> Result<Report, Error> {

@@ -8,6 +8,8 @@
 //! gives turns in an order that a seed decides and moves the clock itself, only while it is driven:
 //! the same seed gives the same run.
 //!
+//! With [`Backend::Virtual`] a warp is what a [`Program`] makes of a kernel's name: the virtual GPU.
+//!
 //! Nothing runs for ever by accident: launches end at the deadline of their join, a watchdog names
 //! what does not pause, a panic ends its launch and not the process.
 
@@ -22,6 +24,8 @@ mod idle;
 mod lanes;
 mod launch;
 mod lockstep;
+mod machine;
+mod program;
 mod random;
 mod run;
 mod scalar;
@@ -39,4 +43,6 @@ pub use hosted::ServiceHandle;
 pub use idle::IdlePolicy;
 pub use lanes::{Collective, Divergence, LaneSet};
 pub use launch::{Exit, Grid, Launch, Parameters, Placement, Report, WarpReport};
+pub use program::{Assignment, Loaded, Program, ProgramFault, Progress, WarpMachine};
+pub use random::Random;
 pub use world::Trace;

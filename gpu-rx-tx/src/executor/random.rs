@@ -1,27 +1,30 @@
 //! The generator behind seeded schedules (SplitMix64): small, fast, the same everywhere.
 
+/// A seeded generator.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The same seed gives the same numbers.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
     /// A number below `bound`; 0 if `bound` is 0.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         // The high half of a 64 by 64 bit product: no division, bias far below what a schedule
         // shows.
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
+        ((u128::from(self.bits()) * bound as u128) >> 64) as usize
     }
 
     /// The position of one of the bits that are set in `mask`, or `None` if there is none.
-    pub(crate) fn bit(&mut self, mask: u32) -> Option<u32> {
+    pub fn bit(&mut self, mask: u32) -> Option<u32> {
         let mut rest = mask;
         for _ in 0..self.below(mask.count_ones() as usize) {
             rest &= rest - 1;

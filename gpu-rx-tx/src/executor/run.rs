@@ -108,12 +108,7 @@ impl Run {
 
     /// Where warp `index`, counted over all blocks, stands.
     pub(crate) fn place(&self, index: u32) -> Place {
-        Place {
-            warp: index % self.grid.warps,
-            warps: self.grid.warps,
-            block: index / self.grid.warps,
-            blocks: self.grid.blocks,
-        }
+        self.grid.place(index)
     }
 
     /// The barrier of a block of this launch.

@@ -11,6 +11,7 @@ use corosensei::stack::DefaultStack;
 use crate::executor::clock::Clock;
 use crate::executor::error::{Error, Stall};
 use crate::executor::hosted::Hosted;
+use crate::executor::program::WarpMachine;
 use crate::executor::run::Run;
 use crate::executor::watch::Watch;
 use crate::executor::world::Trace;
@@ -209,6 +210,8 @@ pub(crate) struct WarpOrder {
     pub(crate) run: Arc<Run>,
     pub(crate) index: u32,
     pub(crate) stacks: Vec<DefaultStack>,
+    /// What runs the warp in place of its row.
+    pub(crate) machine: Option<Box<dyn WarpMachine>>,
     pub(crate) lease: StackLease,
 }
 

@@ -9,6 +9,7 @@ use crate::executor::Backend;
 use crate::executor::hosted::Hosted;
 use crate::executor::idle::{Idle, IdlePolicy};
 use crate::executor::lockstep::LockstepWarp;
+use crate::executor::machine::MachineWarp;
 use crate::executor::run::Ending;
 use crate::executor::scalar::ScalarWarp;
 use crate::executor::shared::{Command, Port, Shared, WarpOrder, key};
@@ -83,6 +84,7 @@ pub(crate) struct Task {
 pub(crate) enum Body {
     Scalar(Box<ScalarWarp>),
     Lockstep(Box<LockstepWarp>),
+    Machine(Box<MachineWarp>),
     Service(Box<Hosted>),
 }
 
@@ -155,6 +157,7 @@ impl Worker {
         match &mut task.body {
             Body::Scalar(warp) => warp.turn(),
             Body::Lockstep(warp) => warp.turn(),
+            Body::Machine(warp) => warp.turn(),
             Body::Service(service) => service.turn(),
         }
     }
@@ -166,6 +169,7 @@ impl Worker {
         match task.body {
             Body::Scalar(warp) => self.tell(&warp.into_ending()),
             Body::Lockstep(warp) => self.tell(&warp.into_ending()),
+            Body::Machine(warp) => self.tell(&warp.into_ending()),
             Body::Service(service) => {
                 self.shared.strike(service.state.id);
                 service.end();
@@ -201,6 +205,7 @@ impl Worker {
             run,
             index,
             mut stacks,
+            machine,
             lease,
         } = order;
         let clock = self.shared.clock.clone();
@@ -215,6 +220,10 @@ impl Worker {
             Backend::Lockstep { seed } => {
                 let warp = LockstepWarp::new(run, index, stacks, lease, seed, clock);
                 Body::Lockstep(Box::new(warp))
+            }
+            Backend::Virtual { .. } => {
+                let Some(machine) = machine else { return };
+                Body::Machine(Box::new(MachineWarp::new(machine, run, index, lease)))
             }
         };
         self.tasks.push(Task { key, body });
@@ -236,6 +245,7 @@ impl Worker {
             let ended = match &mut task.body {
                 Body::Scalar(warp) => warp.end_if_cancelled(),
                 Body::Lockstep(warp) => warp.end_if_cancelled(),
+                Body::Machine(warp) => warp.end_if_cancelled(),
                 Body::Service(service) => service.is_stopped(),
             };
             if ended {
@@ -252,6 +262,7 @@ impl Worker {
             match &mut task.body {
                 Body::Scalar(warp) => warp.unwind(),
                 Body::Lockstep(warp) => warp.unwind(),
+                Body::Machine(warp) => warp.unwind(),
                 Body::Service(_) => Turn::Ended,
             };
             self.remove(self.tasks.len() - 1);

@@ -123,7 +123,7 @@ impl World {
             .iter()
             .filter_map(|task| match &task.body {
                 Body::Service(service) => service.next_event_ns(),
-                Body::Scalar(_) | Body::Lockstep(_) => None,
+                Body::Scalar(_) | Body::Lockstep(_) | Body::Machine(_) => None,
             });
         let next_ns = events.filter(|&event_ns| event_ns > now_ns).min();
         next_ns.map_or(self.tick_ns, |event_ns| {

@@ -54,7 +54,7 @@ fn check_grid(backend: Backend, threads: usize, placement: Placement, grid: Grid
     }
     let lanes = match backend {
         Backend::Scalar => 1,
-        Backend::Lockstep { .. } => 32,
+        Backend::Lockstep { .. } | Backend::Virtual { .. } => 32,
     };
     assert_eq!(report.pauses(), rounds * lanes * u64::from(grid.total()));
     assert_eq!(report.warps.len(), grid.total() as usize, "{case}");

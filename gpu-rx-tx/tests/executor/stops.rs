@@ -294,7 +294,7 @@ fn a_dropped_launch_is_unwound_with_its_guards() {
             .expect("launches");
         let lanes = match backend {
             Backend::Scalar => 1,
-            Backend::Lockstep { .. } => 32,
+            Backend::Lockstep { .. } | Backend::Virtual { .. } => 32,
         };
         let until = Instant::now() + PATIENCE;
         while launch.control().heartbeat(0) < Some(lanes) {
