@@ -97,8 +97,8 @@ pub struct KernelCounts {
     pub classes: BTreeMap<Class, Count>,
     /// Accesses by the space that the address lay in.
     pub traffic: BTreeMap<(Space, Direction), Traffic>,
-    /// Instructions by line of the PTX, of the lines that were reached.
-    pub lines: BTreeMap<u32, LineCount>,
+    /// Instructions that were reached, by their line of the PTX and their place in the function.
+    pub lines: BTreeMap<(u32, u32), LineCount>,
 }
 
 /// One line of the PTX.
@@ -132,7 +132,8 @@ impl KernelCounts {
     pub(crate) fn add(&mut self, module: &Module, counters: &Counters) {
         self.warps += 1;
         for (function, hits) in module.functions.iter().zip(&counters.hits) {
-            for (instruction, &count) in function.code.iter().zip(hits) {
+            let code = (0..).zip(&function.code);
+            for ((place, instruction), &count) in code.zip(hits) {
                 if count.warps == 0 {
                     continue;
                 }
@@ -141,7 +142,7 @@ impl KernelCounts {
                     .or_default()
                     .add(count);
                 self.lines
-                    .entry(instruction.line)
+                    .entry((instruction.line, place))
                     .or_insert_with(|| LineCount {
                         function: function.name.to_string(),
                         instruction: instruction.name.to_string(),
@@ -151,8 +152,16 @@ impl KernelCounts {
                     .add(count);
             }
         }
-        for (&key, &traffic) in &counters.traffic {
-            self.traffic.entry(key).or_default().add(traffic);
+        for space in Space::REAL {
+            for direction in [Direction::Load, Direction::Store] {
+                let traffic = counters.traffic[space as usize][direction as usize];
+                if traffic.count.warps > 0 {
+                    self.traffic
+                        .entry((space, direction))
+                        .or_default()
+                        .add(traffic);
+                }
+            }
         }
     }
 }
@@ -162,14 +171,15 @@ impl KernelCounts {
 pub(crate) struct Counters {
     /// By function and instruction; empty for a function that was not called.
     pub(crate) hits: Vec<Vec<Count>>,
-    traffic: BTreeMap<(Space, Direction), Traffic>,
+    /// By space; of each, loads and stores.
+    traffic: [[Traffic; 2]; Space::COUNT],
 }
 
 impl Counters {
     pub(crate) fn new(functions: usize) -> Self {
         Self {
             hits: vec![Vec::new(); functions],
-            traffic: BTreeMap::new(),
+            traffic: Default::default(),
         }
     }
 
@@ -195,7 +205,7 @@ impl Counters {
         for space in Space::REAL {
             let lanes = sectors.lanes[space as usize];
             if lanes > 0 {
-                let traffic = self.traffic.entry((space, direction)).or_default();
+                let traffic = &mut self.traffic[space as usize][direction as usize];
                 traffic.count.warps += 1;
                 traffic.count.lanes += lanes;
                 traffic.bytes += lanes * sectors.bytes;

@@ -15,7 +15,11 @@ mod memory;
 mod module;
 mod observer;
 mod parse;
+mod program;
 mod stack;
+#[cfg(test)]
+mod tests;
+mod warp;
 
 pub use column::LANES;
 pub use count::{Class, Count, Direction, KernelCounts, LineCount, Traffic};
@@ -24,3 +28,4 @@ pub use memory::{Order, Scope};
 pub use module::{Module, Space};
 pub use observer::{AccessEvent, AccessKind, Observer, Unwatched, Watch};
 pub use parse::{ParseError, Problem};
+pub use program::VirtualGpu;
