@@ -25,7 +25,9 @@ use std::time::Duration;
 
 use warpwire_core::block::{Parameters as _, PipelineParameters};
 use warpwire_core::kernels::TransmitParameters;
-use warpwire_gpu::executor::{Backend, Grid, Launch, Parameters, Placement, Time};
+use warpwire_gpu::executor::{
+    Backend, Builder, Grid, Launch, Parameters, Placement, Program, Time,
+};
 use warpwire_gpu::{Arena, CpuExecutor};
 use warpwire_nic::Patience;
 use warpwire_nic::soft::Clock;
@@ -81,12 +83,27 @@ impl Outcome {
 }
 
 /// What kernels run on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// The width of warps.
     pub backend: Backend,
+    /// What runs kernels with `Backend::Virtual`, and is not used otherwise.
+    pub program: Option<Arc<dyn Program>>,
     /// Real time, or virtual time for runs that a seed repeats.
     pub time: Time,
+}
+
+impl Settings {
+    /// An executor to be built with these settings.
+    pub fn executor(&self) -> Builder {
+        let builder = CpuExecutor::builder()
+            .backend(self.backend)
+            .clock(self.time);
+        match &self.program {
+            Some(program) => builder.program(Arc::clone(program)),
+            None => builder,
+        }
+    }
 }
 
 /// A pipeline kernel and where it counts.
@@ -173,11 +190,7 @@ impl<'f> Runtime<'f> {
             .threads
             .unwrap_or_else(|| tasks.min(processors()))
             .max(1);
-        let executor = CpuExecutor::builder()
-            .threads(threads)
-            .backend(settings.backend)
-            .clock(settings.time)
-            .build()?;
+        let executor = settings.executor().threads(threads).build()?;
         if let Some(fabric) = &open.fabric {
             fabric.follow(Clock::Executor(executor.clock()));
         }

@@ -146,6 +146,7 @@ fn scalar(seed: u64) -> Settings {
     Settings {
         backend: Backend::Scalar,
         time: Time::Virtual { seed },
+        ..Settings::default()
     }
 }
 
@@ -153,6 +154,7 @@ fn lockstep(seed: u64) -> Settings {
     Settings {
         backend: Backend::Lockstep { seed },
         time: Time::Virtual { seed },
+        ..Settings::default()
     }
 }
 

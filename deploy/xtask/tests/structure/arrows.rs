@@ -28,6 +28,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("warpwire-kernels", &["warpwire-core"]),
     ("warpwire-gpu", &["warpwire-device", "warpwire-ring"]),
     (
+        "warpwire-virtual",
+        &["warpwire-gpu", "warpwire-device", "warpwire-ring"],
+    ),
+    (
         "warpwire-nic",
         &[
             "warpwire-gpu",
