@@ -4,6 +4,7 @@ mod faults;
 mod instructions;
 mod lanes;
 mod properties;
+mod speed;
 mod warps;
 
 use std::sync::Arc;
@@ -146,4 +147,4 @@ ld.param.u64 %rd31, [memory];
 mov.u32 %r31, %tid.x;
 ";
 
-const MOST_TURNS: u64 = 10_000;
+const MOST_TURNS: u64 = 1_000_000;

@@ -105,10 +105,10 @@ const LONGS: &[(&str, Expected)] = &[
     ("sub.u64 %rd0, %rd1, %rd2;", u64::wrapping_sub),
     ("mul.lo.u64 %rd0, %rd1, %rd2;", u64::wrapping_mul),
     ("mul.hi.u64 %rd0, %rd1, %rd2;", |a, b| {
-        (u128::from(a) * u128::from(b) >> 64) as u64
+        ((u128::from(a) * u128::from(b)) >> 64) as u64
     }),
     ("mul.hi.s64 %rd0, %rd1, %rd2;", |a, b| {
-        (i128::from(a as i64) * i128::from(b as i64) >> 64) as u64
+        ((i128::from(a as i64) * i128::from(b as i64)) >> 64) as u64
     }),
     ("mul.wide.u32 %rd0, %r1, %r2;", |a, b| low(a) * low(b)),
     ("mul.wide.s32 %rd0, %r1, %r2;", |a, b| {
