@@ -80,8 +80,9 @@ impl CpuExecutor {
     ///
     /// # Errors
     /// [`Error::Grid`], [`Error::Layout`], [`Error::Control`] and [`Error::Placement`] for what
-    /// does not fit together; [`Error::Program`] for a kernel that a virtual GPU cannot run; [`Error::NotResident`] if not all warps can run at the same time;
-    /// [`Error::Stack`], [`Error::Thread`] and [`Error::Arena`] for what the system refuses.
+    /// does not fit together; [`Error::Program`] for a kernel that a virtual GPU cannot run;
+    /// [`Error::NotResident`] if not all warps can run at the same time; [`Error::Stack`],
+    /// [`Error::Thread`] and [`Error::Arena`] for what the system refuses.
     pub fn launch_on(
         &self,
         kernel: &KernelRow,

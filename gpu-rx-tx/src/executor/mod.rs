@@ -8,7 +8,7 @@
 //! gives turns in an order that a seed decides and moves the clock itself, only while it is driven:
 //! the same seed gives the same run.
 //!
-//! With [`Backend::Virtual`] a warp is what a [`Program`] makes of a kernel's name: the virtual GPU.
+//! With [`Backend::Virtual`] a warp is what a [`Program`] makes of a kernel's name: a virtual GPU.
 //!
 //! Nothing runs for ever by accident: launches end at the deadline of their join, a watchdog names
 //! what does not pause, a panic ends its launch and not the process.
