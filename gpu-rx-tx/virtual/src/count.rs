@@ -67,7 +67,7 @@ pub struct Traffic {
     pub bytes: u64,
     /// Sectors of 32 bytes that warps touched: each once per access of a warp, whatever the number
     /// of lanes in it. Local memory counts as a GPU lays it out, four bytes of all lanes side by
-    /// side. Shared memory has no sectors.
+    /// side. Shared memory and parameters have no sectors.
     pub sectors: u64,
 }
 
@@ -249,8 +249,8 @@ impl Sectors {
     pub(crate) fn touch(&mut self, lane: usize, (space, address): (Space, u64)) {
         self.lanes[space as usize] += 1;
         match space {
-            Space::Shared => {}
-            Space::Local | Space::Param => {
+            Space::Shared | Space::Param => {}
+            Space::Local => {
                 let eight = lane as u64 / 8;
                 for word in address / 4..(address + self.bytes).div_ceil(4) {
                     self.insert(space, LOCAL_KEYS | word << 2 | eight);

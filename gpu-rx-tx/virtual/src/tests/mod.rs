@@ -3,6 +3,7 @@
 mod faults;
 mod instructions;
 mod lanes;
+mod observers;
 mod properties;
 mod speed;
 mod warps;
@@ -18,7 +19,7 @@ use crate::count::KernelCounts;
 use crate::fault::Fault;
 use crate::memory::{Regions, Shared};
 use crate::module::Module;
-use crate::observer::Unwatched;
+use crate::observer::{Observer, Unwatched, Watch};
 use crate::warp::{Setting, Turn, Warp};
 
 /// A block of a kernel, and memory for its results.
@@ -63,6 +64,11 @@ impl Bench {
 
     /// Runs all warps to their ends.
     pub(crate) fn run(&self) -> Result<Outcome, Fault> {
+        self.run_watched(&Unwatched)
+    }
+
+    /// Runs all warps to their ends, with observers.
+    pub(crate) fn run_watched<W: Watch>(&self, watch: &W) -> Result<Outcome, Fault> {
         let regions = Regions::new(&[Arc::clone(&self.memory)], &self.module.tables);
         let time = AtomicU64::new(0);
         let setting = Setting {
@@ -83,7 +89,8 @@ impl Bench {
                     block: 0,
                     blocks: 1,
                 };
-                let warp = Warp::new(&setting, place, Arc::clone(&shared), Unwatched);
+                let observer = watch.observer("k", place);
+                let warp = Warp::new(&setting, place, Arc::clone(&shared), observer);
                 (warp.expect("fits"), None)
             })
             .collect();
@@ -115,7 +122,7 @@ impl Bench {
 }
 
 /// Gives warps turns until all ended; a barrier opens when all that did not end have come to it.
-fn drive(warps: &mut [(Warp<Unwatched>, Option<Turn>)]) -> Result<u64, Fault> {
+fn drive<O: Observer>(warps: &mut [(Warp<O>, Option<Turn>)]) -> Result<u64, Fault> {
     for turn in 0..MOST_TURNS {
         let mut waiting = true;
         for (warp, state) in warps.iter_mut() {

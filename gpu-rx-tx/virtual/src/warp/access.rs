@@ -5,7 +5,7 @@ use crate::alu::{ones, signed};
 use crate::column::lanes;
 use crate::count::Direction;
 use crate::memory::Spot;
-use crate::module::{Access, Atomic};
+use crate::module::{Access, Atomic, Space};
 use crate::observer::{AccessEvent, AccessKind, Observer};
 
 impl<O: Observer> Warp<O> {
@@ -28,7 +28,7 @@ impl<O: Observer> Warp<O> {
             let address = base[lane].wrapping_add_signed(access.offset);
             let spot = self.memory.resolve(access.space, address, total, false);
             let spot = spot.map_err(wrong)?;
-            self.sectors.touch(lane, spot.known_as());
+            self.sectors.touch(lane, known_as(access.space, spot));
             for (index, &d) in access.data.iter().enumerate() {
                 let spot = spot.element(index, size);
                 if O::WATCHES {
@@ -71,7 +71,7 @@ impl<O: Observer> Warp<O> {
             let address = base[lane].wrapping_add_signed(access.offset);
             let spot = self.memory.resolve(access.space, address, total, true);
             let spot = spot.map_err(wrong)?;
-            self.sectors.touch(lane, spot.known_as());
+            self.sectors.touch(lane, known_as(access.space, spot));
             for (index, &source) in access.data.iter().enumerate() {
                 let spot = spot.element(index, size);
                 if O::WATCHES {
@@ -135,8 +135,17 @@ impl<O: Observer> Warp<O> {
     }
 }
 
+/// The space and the address of an access. Parameters lie on the stack and are no local variables.
+fn known_as(space: Space, spot: Spot) -> (Space, u64) {
+    let (found, address) = spot.known_as();
+    match space {
+        Space::Param => (Space::Param, address),
+        _ => (found, address),
+    }
+}
+
 fn event(lane: usize, line: u32, spot: Spot, kind: AccessKind, access: &Access) -> AccessEvent {
-    let (space, address) = spot.known_as();
+    let (space, address) = known_as(access.space, spot);
     AccessEvent {
         lane: lane as u32,
         line,
