@@ -68,6 +68,7 @@ impl MachineWarp {
                 self.beat();
                 Turn::Busy
             }
+            Ok(Progress::Interrupted) => Turn::Idle,
             Ok(Progress::Barrier) => {
                 self.barrier = self.run.barrier(block).arrive();
                 Turn::Busy

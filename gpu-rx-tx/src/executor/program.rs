@@ -63,8 +63,11 @@ pub trait WarpMachine: Send {
 pub enum Progress {
     /// All lanes that could go on said that they have nothing to do.
     Paused,
-    /// It could go on at once.
+    /// It ran as long as a turn may take, and could go on at once.
     Busy,
+    /// It stopped early, between two instructions, so that the rest of the world moves. Says
+    /// nothing about whether there is work.
+    Interrupted,
     /// It waits for the other warps of its block.
     Barrier,
     /// All lanes returned. The code is 0, or the number of a [`warpwire_ring::Cause`].

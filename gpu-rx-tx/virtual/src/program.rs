@@ -175,6 +175,7 @@ impl<W: Watch> WarpMachine for Machine<W> {
         match self.warp.turn() {
             Ok(Turn::Paused) => Progress::Paused,
             Ok(Turn::Busy) => Progress::Busy,
+            Ok(Turn::Interrupted) => Progress::Interrupted,
             Ok(Turn::Barrier) => Progress::Barrier,
             // Entry points return nothing on a GPU.
             Ok(Turn::Ended) => Progress::Ended(0),

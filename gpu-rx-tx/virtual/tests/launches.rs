@@ -1,5 +1,5 @@
-//! Launches on an executor: threads, time, barriers, ends and errors are the executor's, the code is
-//! PTX.
+//! Launches on an executor: threads, time, barriers, ends and errors are the executor's, the code
+//! is PTX.
 #![expect(
     unsafe_code,
     reason = "parameters carry the promise of memory that the tests own"

@@ -112,6 +112,7 @@ struct Wrong {
 pub(crate) enum Turn {
     Paused,
     Busy,
+    Interrupted,
     Barrier,
     Ended,
 }

@@ -9,11 +9,14 @@ impl<O: Observer> Warp<O> {
     /// done. Called again after [`Turn::Barrier`], the block has met.
     pub(crate) fn turn(&mut self) -> Result<Turn, Fault> {
         self.wake();
-        let mut budget = TURN_INSTRUCTIONS;
-        if self.random.below(EARLY_END) == 0 {
+        let (mut budget, over) = match self.random.below(EARLY_END) {
             // The rest of the world moves between any two instructions.
-            budget = 1 + self.random.below(EARLY_INSTRUCTIONS) as u32;
-        }
+            0 => (
+                1 + self.random.below(EARLY_INSTRUCTIONS) as u32,
+                Turn::Interrupted,
+            ),
+            _ => (TURN_INSTRUCTIONS, Turn::Busy),
+        };
         loop {
             if self.live == 0 {
                 return Ok(Turn::Ended);
@@ -23,7 +26,7 @@ impl<O: Observer> Warp<O> {
                 None => return self.rest(),
             }
             if budget == 0 {
-                return Ok(Turn::Busy);
+                return Ok(over);
             }
         }
     }
