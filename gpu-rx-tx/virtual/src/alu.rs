@@ -133,7 +133,7 @@ pub(crate) fn shl(bits: u32, a: u64, by: u64) -> u64 {
 /// `shf.l`: the high half of `[hi:lo]` shifted left by `n`, up to 32.
 #[inline(always)]
 pub(crate) fn funnel_left(lo: u64, hi: u64, n: u64) -> u64 {
-    (((hi << 32 | lo) << n) >> 32) & ones(32) | if n == 32 { lo } else { 0 }
+    ((hi << 32 | lo) << n) >> 32
 }
 
 /// `shf.r`: the low half of `[hi:lo]` shifted right by `n`, up to 32.

@@ -1,5 +1,7 @@
 //! Local memory: parameters and local variables of all frames, of all lanes.
 
+use warpwire_gpu::executor::Random;
+
 use crate::column::{Column, LANES, lanes};
 use crate::fault::Reason;
 use crate::module::{Space, Span};
@@ -12,8 +14,9 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// Makes room for `bytes` bytes a lane.
-    pub(crate) fn grow(&mut self, bytes: u64) -> Result<(), Reason> {
+    /// Makes room for `bytes` bytes a lane. What nobody wrote is drawn, so that nothing can depend
+    /// on it.
+    pub(crate) fn grow(&mut self, bytes: u64, random: &mut Random) -> Result<(), Reason> {
         if bytes > MOST_BYTES {
             return Err(Reason::Stack {
                 what: "bytes a lane",
@@ -21,8 +24,8 @@ impl Stack {
             });
         }
         let words = bytes.div_ceil(8) as usize;
-        if words > self.words.len() {
-            self.words.resize(words, [0; LANES]);
+        while self.words.len() < words {
+            self.words.push([random.bits(); LANES]);
         }
         Ok(())
     }
@@ -88,7 +91,10 @@ mod tests {
     #[test]
     fn pieces_of_words_are_apart() {
         let mut stack = Stack::default();
-        stack.grow(20).expect("fits");
+        let mut random = Random::new(1);
+        stack.grow(20, &mut random).expect("fits");
+        stack.store(3, 0, 8, 0).expect("inside");
+        let before = stack.load(4, 0, 8);
         for (offset, bytes, value) in [(0, 8, u64::MAX), (2, 2, 0), (7, 1, 0x12), (4, 1, 0x34)] {
             stack.store(3, offset, bytes, value).expect("inside");
             assert_eq!(
@@ -98,8 +104,8 @@ mod tests {
             );
         }
         assert_eq!(stack.load(3, 0, 8), Ok(0x12ff_ff34_0000_ffff));
-        assert_eq!(stack.load(4, 0, 8), Ok(0), "another lane");
+        assert_eq!(stack.load(4, 0, 8), before, "another lane");
         assert!(stack.load(3, 24, 1).is_err());
-        assert!(stack.grow(MOST_BYTES + 1).is_err());
+        assert!(stack.grow(MOST_BYTES + 1, &mut random).is_err());
     }
 }

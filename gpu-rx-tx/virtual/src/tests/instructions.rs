@@ -482,7 +482,7 @@ fn memory_of_the_lane() {
     check_all(&[
         (
             ".local .align 8 .b8 depot[16]; mov.b64 %rd1, depot; \
-             st.local.b32 [%rd1+4], 0x89abcdef; ld.local.b64 %rd0, [%rd1];",
+             st.local.b64 [%rd1], 0; st.local.b32 [%rd1+4], 0x89abcdef; ld.local.b64 %rd0, [%rd1];",
             0x89ab_cdef_0000_0000,
         ),
         (

@@ -7,7 +7,8 @@ use super::Bench;
 fn check(text: &str, there: u32, expected: impl Fn(u32) -> (u64, bool)) {
     let bench = Bench::body(&format!(
         "mov.b32 %r29, {there}; shr.u32 %r28, %r29, %r31; and.b32 %r28, %r28, 1;\n\
-         setp.eq.u32 %p31, %r28, 0; @%p31 bra END;\n{text}\n\
+         setp.eq.u32 %p31, %r28, 0; @%p31 bra END;\n\
+         mov.b32 %r0, 0; mov.pred %p0, 0;\n{text}\n\
          cvt.u64.u32 %rd29, %r0; selp.b64 %rd28, 1, 0, %p0;\n\
          mul.wide.u32 %rd30, %r31, 16; add.u64 %rd30, %rd30, %rd31;\n\
          st.global.v2.b64 [%rd30], {{%rd29, %rd28}};\nEND:"

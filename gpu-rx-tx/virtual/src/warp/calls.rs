@@ -32,7 +32,7 @@ impl<O: Observer> Warp<O> {
         };
         let base = above_top.next_multiple_of(code.frame_align);
         let top = base + code.frame_bytes;
-        self.memory.stack.grow(top)?;
+        self.memory.stack.grow(top, &mut self.random)?;
         self.counters.ready(function, code.code.len());
         let number = self.nodes.len();
         let mut node = Node {
@@ -42,10 +42,16 @@ impl<O: Observer> Warp<O> {
             depth,
             base,
             top,
-            registers: vec![[0; LANES]; code.registers],
-            predicates: vec![0; code.predicates],
+            registers: Vec::new(),
+            predicates: Vec::new(),
             children: Vec::new(),
         };
+        // What nobody wrote is drawn, so that nothing can depend on it; as 16 bits, which every
+        // register has.
+        node.registers
+            .resize_with(code.registers, || [self.random.bits() & 0xffff; LANES]);
+        node.predicates
+            .resize_with(code.predicates, || self.random.bits() as u32);
         self.fill(&mut node, code);
         self.nodes.push(node);
         if let Some(above) = parent.and_then(|parent| self.nodes.get_mut(parent)) {
