@@ -1,4 +1,4 @@
-//! Texts that are wrong in any way are errors, never panics; and so is running what is left of them.
+//! Wrong texts are errors, never panics, and so is running what is left of them.
 
 use proptest::prelude::*;
 
