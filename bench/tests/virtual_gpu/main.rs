@@ -42,13 +42,15 @@ fn gpu() -> Arc<VirtualGpu> {
 #[derive(PartialEq, Eq, Debug)]
 struct Counted {
     sent: u64,
+    sent_back: u64,
     received: u64,
     malformed: u64,
     kinds: Vec<u64>,
 }
 
-/// Generates frames of three kinds and counts them at the other end of a cable.
-fn generate_and_count(settings: &Settings, frames: u64) -> Counted {
+/// Generates frames of three kinds, and lets a plain kernel receive them at the other end of a
+/// cable.
+fn generate_and_receive(settings: &Settings, kernel: Plain, frames: u64) -> Counted {
     let text = format!(
         "[nic.gen]\nopen = \"soft\"\n[[generate]]\nfrom = \"gen\"\ncount = {frames}\n\
          [[generate.frame]]\nkind = \"udp\"\nweight = 3\nflows = 7\n\
@@ -66,7 +68,7 @@ fn generate_and_count(settings: &Settings, frames: u64) -> Counted {
     for service in one.take_services() {
         executor.add_service(service, Placement::Any).expect("runs");
     }
-    let counting = Measurement::start(&executor, Plain::ReceiveCount, &other, 0, Placement::Any);
+    let counting = Measurement::start(&executor, kernel, &other, 0, Placement::Any);
     let counting = counting.expect("starts");
     let generator = file.generators.first().expect("one");
     let sending = Generation::start(&executor, generator, &one, Placement::Any);
@@ -79,10 +81,11 @@ fn generate_and_count(settings: &Settings, frames: u64) -> Counted {
     }
     sending.finish(Duration::from_secs(5)).expect("ends");
     let counters = counting.finish(Duration::from_secs(5)).expect("ends");
-    let sent = one.counters().tx_frames;
+    let (sent, sent_back) = (one.counters().tx_frames, other.counters().tx_frames);
     executor.shutdown(Duration::from_secs(5)).expect("ends");
     Counted {
         sent,
+        sent_back,
         received: counters.received,
         malformed: counters.malformed,
         kinds: counters.kinds.to_vec(),
@@ -94,15 +97,21 @@ fn a_generator_and_a_receiver_do_as_on_the_cpu() {
     let gpu = gpu();
     for seed in 0..16 {
         let frames = 300 + 7 * seed;
-        let cpu = generate_and_count(&scalar(seed), frames);
-        assert_eq!(cpu.received, frames, "seed {seed}");
-        let found = generate_and_count(&on(&gpu, seed), frames);
-        assert_eq!(found, cpu, "seed {seed}");
+        for kernel in [Plain::ReceiveCount, Plain::MacSwap] {
+            let cpu = generate_and_receive(&scalar(seed), kernel, frames);
+            assert_eq!(cpu.received, frames, "{kernel:?}, seed {seed}");
+            let found = generate_and_receive(&on(&gpu, seed), kernel, frames);
+            assert_eq!(found, cpu, "{kernel:?}, seed {seed}");
+        }
     }
     let counts = gpu.counts();
-    for name in ["transmit_mlx5", "receive_count_mlx5"] {
+    for (name, warps) in [
+        ("transmit_mlx5", 32),
+        ("receive_count_mlx5", 16),
+        ("mac_swap_mlx5", 16),
+    ] {
         let kernel = &counts[name];
-        assert_eq!(kernel.warps, 16, "{name}");
+        assert_eq!(kernel.warps, warps, "{name}");
         assert!(kernel.classes[&Class::Arithmetic].lanes > 0, "{name}");
     }
     let loads = counts["receive_count_mlx5"].traffic[&(Space::Global, Direction::Load)];

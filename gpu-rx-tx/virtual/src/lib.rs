@@ -5,6 +5,16 @@
 //! Invariant: no access leaves the memory that the launch was given.
 //! Invariant: nothing here stands for the speed of a GPU: instructions and sectors are counted,
 //! time is the executor's.
+//!
+//! ```text
+//! let gpu = Arc::new(VirtualGpu::new(Module::parse(&text)?));
+//! let executor = CpuExecutor::builder()
+//!     .backend(Backend::Virtual { seed })
+//!     .program(gpu.clone())
+//!     .build()?;
+//! executor.launch(row, grid, parameters)?.join(deadline)?;   // the row gives the kernel's name
+//! let counts = &gpu.counts()["receive_count_mlx5"];
+//! ```
 
 mod alu;
 mod column;

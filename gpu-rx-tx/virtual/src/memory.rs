@@ -342,7 +342,8 @@ enum Cell<'a> {
 
 /// The word of `bytes` bytes at an address of the host that [`Memory::resolve`] returned.
 ///
-/// The lifetime is that of one access: private to this module, whose callers hold the memory.
+/// The lifetime is that of one access: private to this module, whose only callers are methods of
+/// the [`Memory`] that holds what the address leads to.
 #[inline(always)]
 fn cell<'a>(at: u64, bytes: u64) -> Cell<'a> {
     match bytes {
