@@ -1,8 +1,8 @@
 //! Instructions that lanes of a mask execute together: they wait until all of them that have not
 //! exited stand at the same instruction.
 //!
-//! The manual asks for an instruction with the same qualifiers and the same mask, which a copy of it
-//! elsewhere has as well. Here a copy is another instruction: compilers must not make one, and
+//! The manual asks for an instruction with the same qualifiers and the same mask, which a copy of
+//! it elsewhere has as well. Here a copy is another instruction: compilers must not make one, and
 //! nobody promises that a GPU joins lanes at two of them.
 
 use std::sync::Arc;
