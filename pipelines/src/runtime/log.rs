@@ -110,7 +110,7 @@ impl Log {
                 Exit::Running | Exit::Returned(0) => continue,
                 Exit::Returned(_) => warp.exit.cause(),
                 // The launch knows why, and says so when it is joined.
-                Exit::Panicked | Exit::Diverged | Exit::Unwound => None,
+                Exit::Panicked | Exit::Diverged | Exit::Faulted | Exit::Unwound => None,
             };
             if ended == Some(Cause::Aborted) {
                 continue;
