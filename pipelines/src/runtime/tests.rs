@@ -261,18 +261,19 @@ fn warps_of_32_lanes_do_as_one_lane_does_for_64_seeds() {
 }
 
 #[test]
-fn frames_pass_between_every_two_memif_and_mlx5_queues() {
+fn frames_pass_between_every_two_memif_and_mlx5_queues_for_64_seeds() {
     let folder = Folder::new();
     let [play, out, empty, back, socket] =
         ["play.pcap", "out.pcap", "empty.pcap", "back.pcap", "socket"]
             .map(|name| folder.file(name));
-    let list = arrivals(7, 400);
-    write(&play, &list);
     write(&empty, &[]);
-    for settings in [scalar(3), lockstep(3)] {
-        // capture -> memif client -> memif server -> capture, and the same way back by `reply`.
-        let text = format!(
-            "[nic.source]\nopen = \"pcap:{play}\"\nrecord = \"{back}\"\npace = \"captured\"\n\
+    for seed in 0..64 {
+        let list = arrivals(seed, 100);
+        write(&play, &list);
+        for settings in [scalar(seed), lockstep(seed)] {
+            // capture -> memif client -> memif server -> capture, and the same way back by `reply`.
+            let text = format!(
+                "[nic.source]\nopen = \"pcap:{play}\"\nrecord = \"{back}\"\npace = \"captured\"\n\
              [nic.client]\nopen = \"memif:{socket}\"\n\
              [nic.server]\nopen = \"memif:{socket}\"\nrole = \"server\"\n\
              [nic.sink]\nopen = \"pcap:{empty}\"\nrecord = \"{out}\"\n\
@@ -283,24 +284,25 @@ fn frames_pass_between_every_two_memif_and_mlx5_queues() {
              [[receive.stage]]\ndo = \"forward\"\nto = \"sink\"\nmalformed = true\n\
              [[receive]]\nfrom = \"client\"\n\
              [[receive.stage]]\ndo = \"forward\"\nto = \"source\"\nmalformed = true\n"
-        );
-        let kit = Kit::built_in();
-        let file = PipelineFile::parse("memif.toml", &text, kit.catalogue())
-            .unwrap_or_else(|problems| panic!("{problems}"));
-        let mut runtime = Runtime::start_with(&file, &kit, settings).expect("starts");
-        let stop = AtomicBool::new(false);
-        let limit = Some(Duration::from_millis(200));
-        runtime.run(limit, &stop, |_| {});
-        let report = runtime.finish().whole().expect("ends");
-        let arp = |frame: &Vec<u8>| frame[12..14] == [8, 6] || frame[16..18] == [8, 6];
-        let sent: Vec<Vec<u8>> = list.iter().map(|(_, frame)| padded(frame)).collect();
-        let (asked, rest): (Vec<_>, Vec<_>) = sent.into_iter().partition(arp);
-        assert_same(&read(&out), &rest, "on");
-        assert_same(&read(&back), &asked, "back");
-        assert!(
-            report.balances.iter().all(|balance| balance.adds_up),
-            "{report:?}"
-        );
+            );
+            let kit = Kit::built_in();
+            let file = PipelineFile::parse("memif.toml", &text, kit.catalogue())
+                .unwrap_or_else(|problems| panic!("{problems}"));
+            let mut runtime = Runtime::start_with(&file, &kit, settings).expect("starts");
+            let stop = AtomicBool::new(false);
+            let limit = Some(Duration::from_millis(200));
+            runtime.run(limit, &stop, |_| {});
+            let report = runtime.finish().whole().expect("ends");
+            let arp = |frame: &Vec<u8>| frame[12..14] == [8, 6] || frame[16..18] == [8, 6];
+            let sent: Vec<Vec<u8>> = list.iter().map(|(_, frame)| padded(frame)).collect();
+            let (asked, rest): (Vec<_>, Vec<_>) = sent.into_iter().partition(arp);
+            assert_same(&read(&out), &rest, &format!("on, seed {seed}"));
+            assert_same(&read(&back), &asked, &format!("back, seed {seed}"));
+            assert!(
+                report.balances.iter().all(|balance| balance.adds_up),
+                "{report:?}"
+            );
+        }
     }
 }
 
