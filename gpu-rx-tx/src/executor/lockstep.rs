@@ -160,7 +160,9 @@ impl LockstepWarp {
                 None
             }
             Err(payload) => {
-                self.fail(Some(lane), panic_message(&*payload));
+                self.warp
+                    .run
+                    .panicked(self.index, Some(lane), panic_message(&*payload));
                 self.drop_lanes();
                 Some(self.end(Exit::Panicked))
             }
@@ -187,20 +189,11 @@ impl LockstepWarp {
         for (lane, mut fiber) in (0..).zip(std::mem::take(&mut self.fibers)) {
             let unwound = catch_unwind(AssertUnwindSafe(|| fiber.force_unwind()));
             if let Err(payload) = unwound {
-                self.fail(Some(lane), panic_message(&*payload));
+                self.warp
+                    .run
+                    .panicked(self.index, Some(lane), panic_message(&*payload));
             }
         }
-    }
-
-    fn fail(&self, lane: Option<u32>, message: String) {
-        let place = self.warp.place;
-        self.warp.run.fail(Error::Panicked {
-            kernel: self.warp.run.kernel.name,
-            block: place.block,
-            warp: place.warp,
-            lane,
-            message,
-        });
     }
 
     fn end(&mut self, exit: Exit) -> Turn {

@@ -79,7 +79,8 @@ impl MachineWarp {
                 self.end(Exit::Faulted)
             }
             Err(payload) => {
-                self.panicked(panic_message(&*payload));
+                self.run
+                    .panicked(self.index, None, panic_message(&*payload));
                 self.end(Exit::Panicked)
             }
         }
@@ -115,17 +116,6 @@ impl MachineWarp {
             warp: place.warp,
             lane,
             reason,
-        });
-    }
-
-    fn panicked(&self, message: String) {
-        let place = self.run.place(self.index);
-        self.run.fail(Error::Panicked {
-            kernel: self.run.kernel.name,
-            block: place.block,
-            warp: place.warp,
-            lane: None,
-            message,
         });
     }
 

@@ -133,6 +133,18 @@ impl Run {
         self.control.stop();
     }
 
+    /// A warp panicked, in a lane of it if that is known.
+    pub(crate) fn panicked(&self, index: u32, lane: Option<u32>, message: String) {
+        let place = self.place(index);
+        self.fail(Error::Panicked {
+            kernel: self.kernel.name,
+            block: place.block,
+            warp: place.warp,
+            lane,
+            message,
+        });
+    }
+
     /// A warp is over, its stacks are gone, its block no longer waits for it. Whether it was the
     /// last.
     fn finish(&self, ending: &Ending, now_ns: u64) -> bool {

@@ -12,7 +12,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use warpwire_device::{Place, Scalar, ScalarHost};
 
 use crate::executor::clock::Clock;
-use crate::executor::error::{Error, panic_message};
+use crate::executor::error::panic_message;
 use crate::executor::launch::Exit;
 use crate::executor::run::{Ending, Run};
 use crate::executor::shared::StackLease;
@@ -106,7 +106,8 @@ impl ScalarWarp {
             }
             Ok(CoroutineResult::Return(code)) => self.end(Exit::Returned(code)),
             Err(payload) => {
-                self.fail(panic_message(&*payload));
+                self.run
+                    .panicked(self.index, None, panic_message(&*payload));
                 self.end(Exit::Panicked)
             }
         }
@@ -130,20 +131,10 @@ impl ScalarWarp {
         self.run.unwound(self.index, stand.to_owned());
         let unwound = catch_unwind(AssertUnwindSafe(|| self.fiber.force_unwind()));
         if let Err(payload) = unwound {
-            self.fail(panic_message(&*payload));
+            self.run
+                .panicked(self.index, None, panic_message(&*payload));
         }
         self.end(Exit::Unwound)
-    }
-
-    fn fail(&self, message: String) {
-        let place = self.run.place(self.index);
-        self.run.fail(Error::Panicked {
-            kernel: self.run.kernel.name,
-            block: place.block,
-            warp: place.warp,
-            lane: None,
-            message,
-        });
     }
 
     fn end(&mut self, exit: Exit) -> Turn {

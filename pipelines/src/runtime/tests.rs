@@ -490,6 +490,67 @@ fn plain_kernels_of_32_lanes_do_as_one_lane_does_for_64_seeds() {
     }
 }
 
+/// Generates frames at one end of a memif socket, runs a plain kernel at the other, and counts what
+/// comes back: what the kernel counted, and what came back by kind.
+fn across_memif(kernel: Plain, roles: [&str; 2], settings: Settings) -> [Vec<u64>; 2] {
+    let folder = Folder::new();
+    let socket = folder.file("socket");
+    let [near, far] = roles;
+    let text = format!(
+        "[nic.near]\nopen = \"memif:{socket}\"\nrole = \"{near}\"\n\
+         [nic.far]\nopen = \"memif:{socket}\"\nrole = \"{far}\"\n\
+         [[generate]]\nfrom = \"near\"\ncount = {ACROSS}\nrate = 1_000_000\n\
+         [[generate.frame]]\nkind = \"udp\"\nweight = 3\nflows = 7\n\
+         [[generate.frame]]\nkind = \"ping\"\nlength = 99\n\
+         [[generate.frame]]\nkind = \"roce\"\n"
+    );
+    let kit = Kit::built_in();
+    let file = PipelineFile::parse("memif.toml", &text, kit.catalogue())
+        .unwrap_or_else(|problems| panic!("{problems}"));
+    let mut open = open::open(&file, Patience::default()).expect("opens");
+    let executor = executor(settings);
+    for service in open.nics.iter_mut().flat_map(|nic| nic.take_services()) {
+        executor.add_service(service, Placement::Any).expect("runs");
+    }
+    let [near, far] = [0, 1].map(|place| open.nics[place].as_ref());
+    let start = |kernel, nic| {
+        Measurement::start(&executor, kernel, nic, 0, Placement::Any).expect("starts")
+    };
+    let (there, back) = (start(kernel, far), start(Plain::ReceiveCount, near));
+    let generator = &file.generators[0];
+    let generator = Generation::start(&executor, generator, near, Placement::Any).expect("starts");
+    executor
+        .advance(Duration::from_millis(20))
+        .expect("goes on");
+    assert!(generator.is_finished(), "all frames were sent");
+    let limit = Duration::from_secs(5);
+    assert_eq!(generator.finish(limit).expect("ends"), ACROSS);
+    [there, back].map(|running| {
+        let counters = running.finish(limit).expect("ends");
+        assert_eq!((counters.malformed, counters.not_sent), (0, 0));
+        [&[counters.received], &counters.kinds[..]].concat()
+    })
+}
+
+/// Frames that are sent across.
+const ACROSS: u64 = 100;
+
+#[test]
+fn plain_kernels_and_generators_over_memif_do_as_one_lane_does_for_64_seeds() {
+    for seed in 0..64 {
+        for roles in [["client", "server"], ["server", "client"]] {
+            for (kernel, returns) in [(Plain::ReceiveCount, 0), (Plain::MacSwap, ACROSS)] {
+                let what = format!("{kernel:?} as {}, seed {seed}", roles[1]);
+                let one = across_memif(kernel, roles, scalar(seed));
+                let many = across_memif(kernel, roles, lockstep(seed));
+                assert_eq!(many, one, "{what}");
+                let [there, back] = one;
+                assert_eq!((there[0], back[0]), (ACROSS, returns), "{what}");
+            }
+        }
+    }
+}
+
 #[test]
 fn generators_of_32_lanes_send_what_one_lane_sends_for_64_seeds() {
     let run = |seed, settings| {
