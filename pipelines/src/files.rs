@@ -21,6 +21,18 @@ pub struct FileUse {
     pub line: usize,
 }
 
+impl FileUse {
+    /// The pipeline file itself, which a run reads.
+    pub fn of_pipeline(path: &Path) -> Self {
+        Self {
+            field: "the pipeline file".to_owned(),
+            path: path.to_owned(),
+            is_written: false,
+            line: 1,
+        }
+    }
+}
+
 /// Checks that no file that is written is another that is read or written, `others` included, by
 /// their paths and by what lies there; `name` is the pipeline file's, for problems. Stages may
 /// share a file that they name in the same words.

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use warpwire_pipelines::files::{self, FileUse};
 use warpwire_pipelines::{Catalogue, PipelineFile};
 
 use super::{Failure, complain};
@@ -19,7 +20,12 @@ pub(super) fn run(arguments: &Arguments, catalogue: &Catalogue) -> Result<(), Fa
     let mut out = std::io::stdout().lock();
     let mut wrong = None;
     for path in &arguments.files {
-        match PipelineFile::load(path, catalogue) {
+        let checked = PipelineFile::load(path, catalogue).and_then(|file| {
+            let own = FileUse::of_pipeline(path);
+            files::check(&path.display().to_string(), &file, &[own])?;
+            Ok(file)
+        });
+        match checked {
             Ok(file) => writeln!(out, "{}: {}", path.display(), summary(&file))?,
             Err(problems) => {
                 if let Some(earlier) = wrong.replace(problems) {

@@ -9,16 +9,13 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::Value;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use warpwire_ptx::process::{self, Show};
 use warpwire_ptx::{Build, Target, Toolchain};
 
-use super::Failure;
+use super::{Failure, signals};
 
 /// Build a crate with stages of your own
 #[derive(clap::Args)]
@@ -57,11 +54,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         [] => vec![Target::Sm80],
         targets => targets.to_vec(),
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    process::heed(stop);
+    process::heed(signals::heed()?);
     let home = Home::of(&arguments.path)?;
     let out = match &arguments.out {
         Some(folder) => absolute(folder)?,

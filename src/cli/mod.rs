@@ -9,6 +9,7 @@ mod demonstration;
 mod interfaces;
 mod kernel;
 mod run;
+mod signals;
 mod stages;
 mod table;
 

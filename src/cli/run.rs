@@ -3,18 +3,15 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use warpwire_nic::Patience;
 use warpwire_pipelines::files::{self, FileUse};
 use warpwire_pipelines::runtime::{Outcome, Settings};
 use warpwire_pipelines::{Ended, Kit, PipelineFile, Report, Runtime};
 
 use super::table::Detail;
-use super::{Failure, complain, table};
+use super::{Failure, complain, signals, table};
 
 /// Run a pipeline file
 #[derive(clap::Args)]
@@ -49,19 +46,13 @@ pub(super) fn run(arguments: &Arguments, kit: &Kit) -> Result<(), Failure> {
         options,
     } = arguments;
     let file = PipelineFile::load(path, kit.catalogue())?;
-    let others = [
-        (Some(path), "the pipeline file", false),
-        (options.capture.as_ref(), "--capture", true),
-    ];
-    let others = others.into_iter().filter_map(|(path, field, is_written)| {
-        Some(FileUse {
-            field: field.to_owned(),
-            path: path?.clone(),
-            is_written,
-            line: 1,
-        })
-    });
-    let others: Vec<FileUse> = others.collect();
+    let mut others = vec![FileUse::of_pipeline(path)];
+    others.extend(options.capture.as_ref().map(|path| FileUse {
+        field: "--capture".to_owned(),
+        path: path.clone(),
+        is_written: true,
+        line: 1,
+    }));
     files::check(&path.display().to_string(), &file, &others)?;
     let outcome = run_file(file, kit, options)?;
     let shown = show(&outcome.report, options, Detail::Full);
@@ -92,7 +83,7 @@ pub(super) fn run_file(
     if let Some(threads) = options.threads {
         file.threads = Some(usize::from(threads));
     }
-    let stop = heed_signals()?;
+    let stop = signals::heed()?;
     let limit = options.duration.or(file.duration);
     let patience = Patience {
         stop: Some(&stop),
@@ -106,32 +97,6 @@ pub(super) fn run_file(
         complain(&"stopping");
     }
     Ok(runtime.finish())
-}
-
-/// A flag that is set by the first signal which asks for an end. The second ends the process at
-/// once, should the end take too long.
-fn heed_signals() -> io::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // Whoever starts us by `nohup` wants us to stay.
-        if signal == SIGHUP && is_ignored(signal) {
-            continue;
-        }
-        let code = 128 + signal;
-        signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    Ok(stop)
-}
-
-/// Whether the process was started with a signal ignored.
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status
-        .lines()
-        .find_map(|line| line.strip_prefix("SigIgn:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (signal - 1) & 1 != 0)
 }
 
 /// Prints what was counted.

@@ -45,24 +45,6 @@ pub enum Error {
         /// The limit.
         most: usize,
     },
-    /// A NIC is no peer of another.
-    #[error(
-        "nic.{nic}.peer: no soft NIC of the file is called `{peer}`; write the name of one, or loop"
-    )]
-    Peer {
-        /// The NIC.
-        nic: String,
-        /// The word that was given.
-        peer: String,
-    },
-    /// This build has no backend for a kind of NIC.
-    #[error("nic.{nic}: this build cannot open {kind} NICs; use soft, xdp, memif or pcap")]
-    Backend {
-        /// The NIC.
-        nic: String,
-        /// Its kind.
-        kind: &'static str,
-    },
     /// No kernel fits the queues.
     #[error("kernel `{name}`: is not in the table; build the command with it")]
     NoKernel {

@@ -7,12 +7,13 @@ use warpwire_core::kernels::{
     TEMPLATE_BYTES, Template, TransmitCounters, TransmitParameters, TransmitPort,
 };
 use warpwire_gpu::Arena;
-use warpwire_gpu::executor::Control;
+use warpwire_gpu::executor::{Control, Parameters};
 use warpwire_nic::Nic;
 use warpwire_ring::{DeviceAddress, Location};
 
 use super::kit::format_word;
 use super::memory::{Memory, Row};
+use super::promise;
 use crate::file::{FrameEntry, GenerateEntry};
 use crate::runtime::Error;
 
@@ -29,6 +30,14 @@ pub(super) struct Layout {
     pub(super) counters: Vec<Row>,
     /// For each template, the frame that it was made from.
     pub(super) order: Vec<usize>,
+}
+
+impl Layout {
+    /// What a launch is given.
+    pub(super) fn promise(&self) -> Parameters {
+        let promised = promise(self.parameters, TransmitParameters::LAYOUT, &self.memory);
+        promised.control(self.control.clone())
+    }
 }
 
 /// Lays out the kernel that sends from one NIC: a block for each of its queues.

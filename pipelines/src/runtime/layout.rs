@@ -10,12 +10,13 @@ use warpwire_core::program::{ARGS_BYTES, MAX_NICS, MAX_PORTS, Op, Program};
 use warpwire_core::sample::{RingBlock, SLOT_BYTES};
 use warpwire_core::spec::Span;
 use warpwire_gpu::Arena;
-use warpwire_gpu::executor::Control;
+use warpwire_gpu::executor::{Control, Parameters};
 use warpwire_nic::{Features, Nic, QueuePair};
 use warpwire_ring::{DeviceAddress, Location};
 
 use super::kit::{FORMAT_WORDS, format_word};
 use super::memory::{Memory, Row};
+use super::promise;
 use crate::file::{PipelineFile, ReceiveEntry, StageEntry};
 use crate::runtime::{Error, Kit};
 
@@ -34,6 +35,14 @@ pub(super) struct Layout {
     pub(super) ports: Vec<PortRecord>,
     pub(super) stages: Vec<StageRecord>,
     pub(super) samples: Vec<SampleRecord>,
+}
+
+impl Layout {
+    /// What a launch is given.
+    pub(super) fn promise(&self) -> Parameters {
+        let promised = promise(self.parameters, PipelineParameters::LAYOUT, &self.memory);
+        promised.control(self.control.clone())
+    }
 }
 
 /// Where a port counts.

@@ -5,7 +5,6 @@ use std::time::Duration;
 use warpwire_core::block::{Parameters as _, Steering};
 use warpwire_core::kernels::{
     MAX_TEMPLATES, MeasureCounters, MeasureParameters, MeasurePort, TransmitCounters,
-    TransmitParameters,
 };
 use warpwire_gpu::CpuExecutor;
 use warpwire_gpu::executor::{Control, Grid, Launch, Placement};
@@ -148,8 +147,7 @@ impl Generation {
     ) -> Result<Self, Error> {
         let layout = generator::lay_out(entry, nic)?;
         let row = Kit::built_in().kernel(&layout.kernel)?;
-        let hash = TransmitParameters::LAYOUT;
-        let promised = promise(layout.parameters, hash, &layout.memory).control(layout.control);
+        let promised = layout.promise();
         let grid = Grid {
             blocks: layout.blocks,
             warps: 1,

@@ -23,8 +23,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use warpwire_core::block::{Parameters as _, PipelineParameters};
-use warpwire_core::kernels::TransmitParameters;
 use warpwire_gpu::executor::{
     Backend, Builder, Grid, Launch, Parameters, Placement, Program, Time,
 };
@@ -216,11 +214,11 @@ impl<'f> Runtime<'f> {
             looked: None,
         };
         for layout in layouts {
-            let launch = runtime.launch_pipeline(kit, &layout)?;
+            let launch = runtime.launch(kit, &layout.kernel, layout.blocks, layout.promise())?;
             runtime.pipelines.push(Pipeline { launch, layout });
         }
         for layout in generators {
-            let launch = runtime.launch_generator(kit, &layout)?;
+            let launch = runtime.launch(kit, &layout.kernel, layout.blocks, layout.promise())?;
             runtime.generators.push(Generator { launch, layout });
         }
         Ok(runtime)
@@ -329,28 +327,17 @@ impl<'f> Runtime<'f> {
         snapshot::totals(self.file, &self.open)
     }
 
-    fn launch_pipeline(&self, kit: &Kit, layout: &layout::Layout) -> Result<Launch, Error> {
-        let row = kit.kernel(&layout.kernel)?;
-        let grid = Grid {
-            blocks: layout.blocks,
-            warps: 1,
-        };
-        let hash = PipelineParameters::LAYOUT;
-        let parameters = promise(layout.parameters, hash, &layout.memory);
-        let parameters = parameters.control(layout.control.clone());
-        Ok(self.executor.launch(row, grid, parameters)?)
-    }
-
-    fn launch_generator(&self, kit: &Kit, layout: &generator::Layout) -> Result<Launch, Error> {
-        let row = kit.kernel(&layout.kernel)?;
-        let grid = Grid {
-            blocks: layout.blocks,
-            warps: 1,
-        };
-        let hash = TransmitParameters::LAYOUT;
-        let parameters = promise(layout.parameters, hash, &layout.memory);
-        let parameters = parameters.control(layout.control.clone());
-        Ok(self.executor.launch(row, grid, parameters)?)
+    fn launch(
+        &self,
+        kit: &Kit,
+        kernel: &str,
+        blocks: u32,
+        parameters: Parameters,
+    ) -> Result<Launch, Error> {
+        let grid = Grid { blocks, warps: 1 };
+        Ok(self
+            .executor
+            .launch(kit.kernel(kernel)?, grid, parameters)?)
     }
 
     /// Looks at kernels, and now and then at queues and NICs. Says whether going on is useless.

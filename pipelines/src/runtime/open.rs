@@ -59,12 +59,7 @@ pub(super) fn open(file: &PipelineFile, patience: Patience<'_>) -> Result<OpenNi
         entries.filter(move |(_, entry)| entry.spec.kind == kind)
     };
     for entry in &file.nics {
-        let kind = entry.spec.kind;
-        let ours = [NicKind::Soft, NicKind::Pcap, NicKind::Xdp, NicKind::Memif];
-        if !ours.contains(&kind) {
-            let (nic, kind) = (entry.name.clone(), kind.word());
-            return Err(Error::Backend { nic, kind });
-        }
+        warpwire_nic::check(&entry.spec)?;
     }
     let (places, specs): (Vec<usize>, Vec<NicSpec>) = of_kind(NicKind::Xdp)
         .map(|(place, entry)| (place, entry.spec.clone()))
@@ -162,10 +157,9 @@ fn open_soft(
         };
         let found = ports.iter().find(|(other, ..)| other.name == *peer);
         let Some((.., other)) = found else {
-            return Err(Error::Peer {
-                nic: entry.name.clone(),
-                peer: (*peer).to_owned(),
-            });
+            let problem = format!("no soft NIC of the file is called `{peer}`");
+            let cure = "write the name of one, or loop".to_owned();
+            return Err(entry.spec.wrong("peer", problem, cure).into());
         };
         fabric.cable(*port, *other);
     }

@@ -2,8 +2,6 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use super::error::Error;
 use super::machine::{self, Machine};
@@ -11,7 +9,7 @@ use super::record::{Configuration, Record, RowRecord, Unmeasured};
 use super::rounds::{self, Others, Round};
 use super::row::{self, Row};
 use super::setting::{FAR, FRAME_BYTES, NEAR, Setting};
-use crate::cli::Failure;
+use crate::cli::{Failure, signals};
 
 /// Measure how fast 64-byte frames pass through kernels and NICs, against others in the same run
 ///
@@ -54,10 +52,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let failed = |error: Error| Failure::Bench(error.to_string());
     let Against::Testpmd = arguments.against;
     let chosen = row::choose(&arguments.rows).map_err(Failure::Bench)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
+    let stop = signals::heed()?;
     let urgent = arguments.others == Others::Outrank;
     if urgent && !warpwire_ptx::process::is_root() {
         return Err(failed(Error::Missing {

@@ -65,8 +65,17 @@ fn exit_codes_say_who_is_to_blame() {
         "[nic.a]\nopen = \"xdp:no-such-interface\"\nall = true\n\
          [[receive]]\nfrom = \"a\"\n[[receive.stage]]\ndo = \"drop\"\n",
     );
+    let own = Scratch::new("own.toml");
+    let stage = format!("do = \"sample\"\nfile = \"{}\"", own.path());
+    let sampled = LOOP.replace("COUNT", "").replace("do = \"dns\"", &stage);
+    std::fs::write(own.path(), sampled).expect("can be written");
     let cases: &[(&[&str], i32, &str)] = &[
         (&["check", good.path()], 0, ""),
+        (
+            &["check", own.path()],
+            2,
+            "which is read by the pipeline file",
+        ),
         (
             &["check", wrong.path()],
             2,

@@ -1,0 +1,33 @@
+//! Signals that ask for an end, for every subcommand alike.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// A flag that is set by the first signal which asks for an end. The second ends the process at
+/// once, should the end take too long.
+pub(super) fn heed() -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // Whoever starts us by `nohup` wants us to stay.
+        if signal == SIGHUP && is_ignored(signal) {
+            continue;
+        }
+        let code = 128 + signal;
+        signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// Whether the process was started with a signal ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 != 0)
+}
