@@ -429,8 +429,10 @@ mod tests {
     #[test]
     fn a_program_in_the_background_is_waited_for_and_interrupted() {
         let script = "trap 'echo bye; exit 0' INT; echo ready; while :; do sleep 0.02; done";
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
+        // Who runs the tests in the background has told their family to ignore interrupts, and a
+        // shell cannot trap what it was started to ignore.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", "sh", "-c", script]);
         let mut running = Running::start(&mut command, Show::Nothing).unwrap();
         let limit = Duration::from_secs(60);
         running
