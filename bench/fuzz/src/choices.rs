@@ -1,7 +1,7 @@
 //! Arbitrary bytes as a row of choices.
 
 /// Takes numbers off the front; nothing once the bytes are used up.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Choices<'a>(&'a [u8]);
 
 impl<'a> Choices<'a> {

@@ -409,6 +409,13 @@ impl<T: Transmit> Sender<T> {
         open.then(|| first.wrapping_add(u64::from(part)))
     }
 
+    /// The frame of this lane's claim cannot be written after all: it cuts the batch, and
+    /// [`Sender::publish`] says why, to all lanes.
+    #[inline(always)]
+    pub fn abandon(&mut self, cause: Cause) {
+        self.open.failure = Some(cause);
+    }
+
     #[inline(always)]
     pub(crate) fn fail(&mut self, cause: Cause) -> Result<(), Cause> {
         self.open.failure = Some(cause);

@@ -6,13 +6,14 @@
 )]
 
 use std::iter::from_fn;
+use std::time::Duration;
 
 use warpwire_core::block::{
     Block, BlockCounters, PARTIAL_CHECKSUMS, Parameters, PipelineParameters, Port, PortCounters,
     Steering,
 };
 use warpwire_core::format::{self, RingFormat};
-use warpwire_core::kernel::Kernel;
+use warpwire_core::kernel::{Kernel, row};
 use warpwire_core::kernels::Pipeline;
 use warpwire_core::program::{ARGS_BYTES, MAX_NICS, Op, Program};
 use warpwire_core::rule::{Looks, Prefix, Rule, Within};
@@ -20,33 +21,70 @@ use warpwire_core::sample::{RingBlock, SLOT_BYTES};
 use warpwire_core::spec::{PackedAddress, Span};
 use warpwire_core::stage::StageSet;
 use warpwire_core::stages::BuiltIn;
-use warpwire_device::Scalar;
+use warpwire_device::{KernelRow, Scalar};
+use warpwire_gpu::CpuExecutor;
+use warpwire_gpu::executor::{Backend, Grid, IdlePolicy, Parameters as Promised};
 use warpwire_ring::DeviceAddress;
 
 use super::desk::Desk;
-use super::wires::{Client, Memif, Mlx5, Wire, Xdp};
+use super::wires::{Client, Memif, Mlx5, Server, Wire, Xdp};
 use crate::choices::Choices;
 
-/// The bytes are a program, then frames.
+/// The bytes are a format, a program, then frames.
 pub fn check(data: &[u8]) {
     let mut choices = Choices::new(data);
-    match choices.below(3) {
-        Some(0) => run::<Memif<Client>, format::MemifClient>(choices),
-        Some(1) => run::<Xdp, format::Xdp>(choices),
-        Some(_) => run::<Mlx5<1>, format::Mlx5>(choices),
-        None => {}
+    if let Some(format) = choices.below(3) {
+        let _ = outcome(format, choices, Width::One);
     }
 }
 
-fn run<W, F>(mut choices: Choices<'_>)
+/// The same program over the same frames and queues of every format, one lane wide and 32 lanes
+/// wide in an order that `seed` decides. Says whether the bytes are a program.
+pub fn check_widths(data: &[u8], seed: u64) -> bool {
+    let mut choices = Choices::new(data);
+    let mut is_program = choices.below(3).is_some();
+    for format in 0..4 {
+        let one = outcome(format, choices.clone(), Width::One);
+        let many = outcome(format, choices.clone(), Width::Warp { seed });
+        assert_eq!(many, one, "format {format}, seed {seed}");
+        is_program &= one.is_some();
+    }
+    is_program
+}
+
+/// How many lanes run the kernel.
+#[derive(Clone, Copy)]
+enum Width {
+    One,
+    Warp { seed: u64 },
+}
+
+/// What can be seen of a run from outside.
+#[derive(PartialEq, Debug)]
+struct Seen {
+    sent: Vec<Vec<u8>>,
+    dropped: Vec<u64>,
+    counters: Vec<u64>,
+    /// Samples written, and frames that were looked at.
+    samples: (u32, u64),
+}
+
+fn outcome(format: u32, choices: Choices<'_>, width: Width) -> Option<Seen> {
+    match format {
+        0 => run::<Memif<Client>, format::MemifClient>(choices, width),
+        1 => run::<Xdp, format::Xdp>(choices, width),
+        2 => run::<Mlx5<1>, format::Mlx5>(choices, width),
+        _ => run::<Memif<Server>, format::MemifServer>(choices, width),
+    }
+}
+
+fn run<W, F>(mut choices: Choices<'_>, width: Width) -> Option<Seen>
 where
     W: Wire,
     F: RingFormat<Receive = W::Rx, Transmit = W::Tx>,
 {
     let mut wire = W::new(DEPTH, 0);
-    let Some(mut tables) = Tables::read(&mut choices) else {
-        return;
-    };
+    let mut tables = Tables::read(&mut choices)?;
     let mut received = 0;
     while let Some(length) = choices.below(256) {
         let frame = choices.bytes(length as usize);
@@ -55,19 +93,23 @@ where
             received += 1;
         }
     }
-    tables.launch::<W, F>(&wire);
-    let mut sent = 0;
-    while wire.take().is_some() {
-        sent += 1;
-    }
+    tables.launch::<W, F>(&wire, width);
+    let sent: Vec<Vec<u8>> = from_fn(|| wire.take()).collect();
     let dropped: u64 = tables.port_counters.drops.iter().sum();
-    assert_eq!(received, sent + dropped, "a frame is lost and not counted");
+    let left = sent.len() as u64 + dropped;
+    assert_eq!(received, left, "a frame is lost and not counted");
     let causes = (
         tables.port_counters.receive_cause,
         tables.port_counters.transmit_cause,
     );
     assert_eq!(causes, (0, 0), "a sound NIC is blamed");
     wire.check_untouched();
+    Some(Seen {
+        sent,
+        dropped: tables.port_counters.drops.to_vec(),
+        counters: tables.counters,
+        samples: (tables.ring.written, tables.ring.seen),
+    })
 }
 
 /// All that the kernel reads and writes but for the queues.
@@ -125,7 +167,7 @@ impl Tables {
         })
     }
 
-    fn launch<W, F>(&mut self, wire: &W)
+    fn launch<W, F>(&mut self, wire: &W, width: Width)
     where
         W: Wire,
         F: RingFormat<Receive = W::Rx, Transmit = W::Tx>,
@@ -183,13 +225,37 @@ impl Tables {
             block_count: 1,
             reserved: 0,
         };
-        let desk = Desk::new();
-        let simt = Scalar::new(&desk);
-        // SAFETY: everything that the parameters point to lives until the end of this function, and
-        // nobody else drives the wire's queues.
-        let ended = unsafe { Pipeline::<BuiltIn, F, F>::run(&simt, &parameters) };
-        assert_eq!(ended, Ok(()));
+        match width {
+            Width::One => {
+                let desk = Desk::new();
+                let simt = Scalar::new(&desk);
+                // SAFETY: everything that the parameters point to lives until the end of this
+                // function, and nobody else drives the wire's queues.
+                let ended = unsafe { Pipeline::<BuiltIn, F, F>::run(&simt, &parameters) };
+                assert_eq!(ended, Ok(()));
+            }
+            Width::Warp { seed } => {
+                let row = row::<Pipeline<BuiltIn, F, F>>("pipeline");
+                let block = DeviceAddress::new(&raw const parameters as u64);
+                // SAFETY: as above, and the launch is over before this function is.
+                let promised =
+                    unsafe { Promised::new(block, PipelineParameters::LAYOUT, Vec::new()) };
+                warp(&row, promised, seed);
+            }
+        }
     }
+}
+
+/// Runs a kernel as one warp of 32 lanes to its end.
+fn warp(row: &KernelRow, parameters: Promised, seed: u64) {
+    let executor = CpuExecutor::builder()
+        .idle(IdlePolicy::POLITE)
+        .backend(Backend::Lockstep { seed })
+        .build()
+        .expect("threads can be had");
+    let launch = executor.launch(row, Grid::ONE, parameters);
+    let report = launch.expect("launches").join(PATIENCE).expect("ends");
+    assert_eq!(report.cause(), None);
 }
 
 fn counter_entries(op: &Op) -> u32 {
@@ -258,3 +324,5 @@ const DEPTH: u32 = 32;
 /// Enough for all frames, of which a turn takes many.
 const TURNS: u64 = 40;
 const SAMPLES: usize = 4;
+/// Long enough for any kernel that ends at all.
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -191,14 +191,21 @@ fn generate<S: Simt, T: warpwire_ring::Transmit>(
             let wanted = row + simt.lane() < free;
             let sequence = pace.sent.wrapping_add(u64::from(row + simt.lane()));
             if let Some(claim) = sender.claim(simt, u32::from(wanted)) {
-                write(&mut sender, &claim, templates, sequence)?;
-                add(simt, counters, TEMPLATES + place_of(sequence, templates), 1);
+                write(&mut sender, &claim, templates, sequence);
             }
             row += S::WIDTH;
         }
-        sender.publish(simt)?;
+        let before = sender.in_flight();
+        let published = sender.publish(simt);
         sender.ring(simt);
-        pace.sent = pace.sent.wrapping_add(u64::from(free));
+        // A frame a slot; of a batch that was cut, what stood before the cut.
+        let sent = sender.in_flight().wrapping_sub(before);
+        count_templates(simt, counters, templates, pace.sent, sent);
+        pace.sent = pace.sent.wrapping_add(sent);
+        if let Err(cause) = published {
+            sender.save(simt);
+            return Err(cause);
+        }
         if simt.is_leader() {
             add(simt, counters, TURNS, 1);
             if due > 0 && free == 0 {
@@ -250,26 +257,65 @@ impl Pace {
     }
 }
 
-/// Writes one frame into its slot.
+/// *Collective.* Counts `sent` frames from `first` on by their templates: lanes divide the
+/// templates among themselves.
+#[inline(always)]
+fn count_templates<S: Simt>(
+    simt: &S,
+    counters: SharedCounters,
+    templates: &[Template],
+    first: u64,
+    sent: u64,
+) {
+    let count = templates.len() as u32;
+    let mut place = simt.lane();
+    while place < count {
+        // How far behind the first frame the template's first one is.
+        let behind = (place + count - place_of(first, templates)) % count;
+        if let Some(more) = sent.checked_sub(u64::from(behind) + 1) {
+            let frames = more / u64::from(count) + 1;
+            add(simt, counters, TEMPLATES + place, frames);
+        }
+        place += S::WIDTH;
+    }
+}
+
+/// Writes one frame into its slot. One that cannot be written cuts the batch.
 #[inline(always)]
 fn write<T: warpwire_ring::Transmit>(
     sender: &mut Sender<T>,
     claim: &Claim,
     templates: &[Template],
     sequence: u64,
-) -> Result<(), Cause> {
+) {
+    match fill(sender, claim, templates, sequence) {
+        Ok(post) => {
+            sender.count_headers(1);
+            // What fails here cuts the batch as well.
+            let _ = sender.write(claim, &post);
+        }
+        Err(cause) => sender.abandon(cause),
+    }
+}
+
+/// Fills the slot of a frame; the descriptor to be written.
+#[inline(always)]
+fn fill<T: warpwire_ring::Transmit>(
+    sender: &Sender<T>,
+    claim: &Claim,
+    templates: &[Template],
+    sequence: u64,
+) -> Result<Post, Cause> {
     let place = place_of(sequence, templates) as usize;
     let template = templates.get(place).ok_or(Cause::LocalProtection)?;
     let slot = sender.slot(claim, 0).ok_or(Cause::LocalProtection)?;
     copy(template, &slot)?;
     vary(template, &slot, sequence);
-    let post = Post {
+    Ok(Post {
         address: slot.address(),
         length: template.length,
         ..Post::default()
-    };
-    sender.count_headers(1);
-    sender.write(claim, &post)
+    })
 }
 
 #[inline(always)]
