@@ -88,8 +88,15 @@ pub struct Arena {
     locked: bool,
     paging: Paging,
     file: Option<File>,
+    /// Frees memory that is no mapping of ours.
+    owner: Option<Box<dyn Owner>>,
     used: Mutex<u64>,
 }
+
+/// Who keeps lent memory, and frees it when dropped.
+pub(crate) trait Owner: std::fmt::Debug + Send + Sync {}
+
+impl<T: std::fmt::Debug + Send + Sync> Owner for T {}
 
 // SAFETY: the mapping is plain memory that stays until drop; all shared access is atomic or through
 // ring::memory.
@@ -171,6 +178,42 @@ impl Arena {
         Ok(arena)
     }
 
+    /// Pinned memory that `owner` keeps: `bytes` from `address` on, which begins a page. It is
+    /// zeroed.
+    ///
+    /// # Safety
+    /// The memory is live, writable and used by nobody else until the owner is dropped.
+    pub(crate) unsafe fn lent(
+        address: u64,
+        bytes: usize,
+        owner: Box<dyn Owner>,
+    ) -> Result<Self, ArenaError> {
+        let location = Location::PinnedHost;
+        let base = NonNull::new(address as *mut u8).ok_or(ArenaError::Map {
+            bytes,
+            location,
+            source: std::io::ErrorKind::OutOfMemory.into(),
+        })?;
+        // SAFETY: live and unshared, by the caller's promise.
+        unsafe { base.write_bytes(0, bytes) };
+        Ok(Self {
+            base,
+            bytes,
+            location,
+            emulated: false,
+            locked: true,
+            paging: Paging::Ordinary,
+            file: None,
+            owner: Some(owner),
+            used: Mutex::new(0),
+        })
+    }
+
+    /// Whether the memory is a device driver's own, and in the device's reach already.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.owner.is_some()
+    }
+
     fn build(request: ArenaRequest) -> Result<Self, ArenaError> {
         let bytes = round_up(request.bytes, request.paging);
         let request = ArenaRequest { bytes, ..request };
@@ -226,6 +269,7 @@ impl Arena {
             locked: false,
             paging,
             file,
+            owner: None,
             used: Mutex::new(0),
         };
         arena.settle();
@@ -427,6 +471,9 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        if self.owner.is_some() {
+            return;
+        }
         // SAFETY: the mapping is ours and whole; whoever used it held the arena.
         unsafe {
             libc::munmap(self.base.as_ptr().cast(), self.bytes);

@@ -15,4 +15,5 @@ mod system;
 
 pub use arena::Arena;
 pub use executor::CpuExecutor;
+pub use executor::cuda::CudaExecutor;
 pub use service::Service;

@@ -25,3 +25,8 @@ pub struct KernelRow {
     /// The kernel as one lane of 32.
     pub lockstep: for<'a> unsafe fn(&Lockstep<'a>, DeviceAddress) -> u32,
 }
+
+/// Bytes from a block's heartbeat to the word in which a kernel on a GPU leaves what it returns:
+/// entry points return nothing there. The number of the [`warpwire_ring::Cause`] that ended the
+/// block; untouched if none did.
+pub const VERDICT_OFFSET: u64 = 64;

@@ -40,7 +40,7 @@ pub mod wait;
 
 pub use area::Area;
 pub use batch::{Batch, MAX_BATCH};
-pub use kernel::KernelRow;
+pub use kernel::{KernelRow, VERDICT_OFFSET};
 pub use lockstep::{Lockstep, WarpHost};
 pub use piece::Piece;
 #[cfg(target_arch = "nvptx64")]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use warpwire_device::VERDICT_OFFSET;
 use warpwire_ring::DeviceAddress;
 
 use crate::arena::{Arena, ArenaError};
@@ -73,6 +74,28 @@ impl Control {
     pub fn heartbeat(&self, warp: u32) -> Option<u32> {
         self.heartbeat_word(warp)
             .map(|word| word.load(Ordering::Relaxed))
+    }
+
+    /// What ended the block whose heartbeat is that of warp `block`: the number of a
+    /// [`warpwire_ring::Cause`], or 0. Only kernels on a GPU tell it here.
+    pub(crate) fn verdict(&self, block: u32) -> Option<u32> {
+        let word = self.verdict_word(block)?;
+        Some(word.load(Ordering::Acquire))
+    }
+
+    /// Before a slice: a beat that no turn makes, and no verdict.
+    pub(crate) fn expect_beat(&self, block: u32, never: u32) {
+        if let Some(word) = self.heartbeat_word(block) {
+            word.store(never, Ordering::Relaxed);
+        }
+        if let Some(word) = self.verdict_word(block) {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn verdict_word(&self, block: u32) -> Option<&AtomicU32> {
+        let address = self.heartbeat_address(block)?.offset(VERDICT_OFFSET);
+        self.arena.half_word(address).ok()
     }
 
     pub(crate) fn memory(&self) -> &Arc<Arena> {

@@ -18,6 +18,7 @@ mod builder;
 mod clock;
 mod control;
 mod cpu;
+pub mod cuda;
 mod error;
 mod hosted;
 mod idle;
