@@ -90,11 +90,13 @@ pub struct Arena {
     file: Option<File>,
     /// Frees memory that is no mapping of ours.
     owner: Option<Box<dyn Owner>>,
+    /// Whether the owner is a device driver, which has the memory in its device's reach already.
+    in_reach: bool,
     used: Mutex<u64>,
 }
 
-/// Who keeps lent memory, and frees it when dropped.
-pub(crate) trait Owner: std::fmt::Debug + Send + Sync {}
+/// Who keeps memory that is not an arena's own, and frees it when dropped.
+pub trait Owner: std::fmt::Debug + Send + Sync {}
 
 impl<T: std::fmt::Debug + Send + Sync> Owner for T {}
 
@@ -205,13 +207,36 @@ impl Arena {
             paging: Paging::Ordinary,
             file: None,
             owner: Some(owner),
+            in_reach: true,
             used: Mutex::new(0),
         })
     }
 
+    /// Memory that somebody else mapped and shares, such as rings of the operating system's kernel:
+    /// `bytes` from `base` on, as they are, until `owner` is dropped. Everything in it counts as
+    /// given out.
+    ///
+    /// # Safety
+    /// The memory is live, readable and writable until the owner is dropped, and whoever shares it
+    /// touches it as atomics do.
+    pub unsafe fn foreign(base: NonNull<u8>, bytes: usize, owner: Box<dyn Owner>) -> Self {
+        Self {
+            base,
+            bytes,
+            location: Location::PageableHost,
+            emulated: false,
+            locked: false,
+            paging: Paging::Ordinary,
+            file: None,
+            owner: Some(owner),
+            in_reach: false,
+            used: Mutex::new(bytes as u64),
+        }
+    }
+
     /// Whether the memory is a device driver's own, and in the device's reach already.
-    pub(crate) fn is_lent(&self) -> bool {
-        self.owner.is_some()
+    pub(crate) fn is_in_reach(&self) -> bool {
+        self.in_reach
     }
 
     fn build(request: ArenaRequest) -> Result<Self, ArenaError> {
@@ -270,6 +295,7 @@ impl Arena {
             paging,
             file,
             owner: None,
+            in_reach: false,
             used: Mutex::new(0),
         };
         arena.settle();
@@ -619,6 +645,25 @@ mod tests {
             theirs.allocate(1, 1),
             Err(ArenaError::Exhausted { .. })
         ));
+    }
+
+    #[test]
+    fn foreign_memory_is_used_where_it_lies_and_goes_with_its_owner() {
+        let words = std::sync::Arc::new([7u64, 8]);
+        let base = NonNull::from(words.as_ref()).cast();
+        // SAFETY: the owner keeps the words, which nobody else touches meanwhile.
+        let arena = unsafe { Arena::foreign(base, 16, Box::new(std::sync::Arc::clone(&words))) };
+        let second = arena.whole().address.offset(8);
+        let word = arena.word(second).expect("inside");
+        assert_eq!(word.load(Ordering::Relaxed), 8, "as it was");
+        assert!(!arena.emulated() && !arena.is_in_reach());
+        assert!(matches!(
+            arena.allocate(1, 1),
+            Err(ArenaError::Exhausted { .. })
+        ));
+        assert_eq!(std::sync::Arc::strong_count(&words), 2);
+        drop(arena);
+        assert_eq!(std::sync::Arc::strong_count(&words), 1);
     }
 
     #[test]

@@ -71,6 +71,9 @@ enum Failure {
         /// What to write.
         cure: String,
     },
+    /// The PTX that ships is not what the virtual GPU reads.
+    #[error("executor virtual: {0}; build the command from an unchanged source")]
+    Ptx(String),
     /// Something could not be built.
     #[error(transparent)]
     Build(warpwire_ptx::Error),

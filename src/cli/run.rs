@@ -5,10 +5,14 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use std::sync::Arc;
+use warpwire_gpu::CudaExecutor;
+use warpwire_gpu::executor::Backend;
 use warpwire_nic::Patience;
 use warpwire_pipelines::files::{self, FileUse};
-use warpwire_pipelines::runtime::{Outcome, Settings};
+use warpwire_pipelines::runtime::{Error as RunError, Outcome, Settings};
 use warpwire_pipelines::{Ended, Kit, PipelineFile, Report, Runtime};
+use warpwire_virtual::{Module, VirtualGpu};
 
 use super::table::Detail;
 use super::{Failure, complain, signals, table};
@@ -38,6 +42,44 @@ pub(super) struct Options {
     /// absent
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(super) threads: Option<u8>,
+    /// What runs the kernels
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) executor: Executor,
+}
+
+/// What kernels run on.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Executor {
+    /// The processor, from the same source
+    #[default]
+    Cpu,
+    /// The PTX that ships, on a virtual GPU: slow, and checks every access
+    Virtual,
+    /// The PTX that ships, on the first GPU; NICs that are software stay on the processor
+    Cuda,
+}
+
+impl Executor {
+    fn settings(self, kit: &Kit) -> Result<Settings, Failure> {
+        match self {
+            Self::Cpu => Ok(Settings::default()),
+            Self::Virtual => {
+                let module = Module::parse(PTX).map_err(|error| Failure::Ptx(error.to_string()))?;
+                Ok(Settings {
+                    backend: Backend::Virtual { seed: 0 },
+                    program: Some(Arc::new(VirtualGpu::new(module))),
+                    ..Settings::default()
+                })
+            }
+            Self::Cuda => {
+                let opened = CudaExecutor::builder().open(PTX, &kit.device_kernels());
+                Ok(Settings {
+                    cuda: Some(Arc::new(opened.map_err(RunError::Cuda)?)),
+                    ..Settings::default()
+                })
+            }
+        }
+    }
 }
 
 pub(super) fn run(arguments: &Arguments, kit: &Kit) -> Result<(), Failure> {
@@ -89,7 +131,8 @@ pub(super) fn run_file(
         stop: Some(&stop),
         until: limit.and_then(|limit| Instant::now().checked_add(limit)),
     };
-    let mut runtime = Runtime::start_within(&file, kit, Settings::default(), patience)?;
+    let settings = options.executor.settings(kit)?;
+    let mut runtime = Runtime::start_within(&file, kit, settings, patience)?;
     let mut progress = Progress::new(io::stderr().is_terminal());
     let ended = runtime.run(limit, &stop, |runtime| progress.tick(runtime));
     progress.clear();
@@ -169,6 +212,9 @@ fn duration(words: &str) -> Result<Duration, String> {
     warpwire_pipelines::file::duration(words)
         .ok_or_else(|| format!("write {}", warpwire_pipelines::file::DURATIONS))
 }
+
+/// The kernels for GPUs.
+const PTX: &str = include_str!("../../pipelines/kernels/warpwire.ptx");
 
 /// How often the line changes.
 const PERIOD: Duration = Duration::from_millis(250);

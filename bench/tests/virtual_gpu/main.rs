@@ -26,6 +26,7 @@ fn on(gpu: &Arc<VirtualGpu>, seed: u64) -> Settings {
         backend: Backend::Virtual { seed },
         program: Some(gpu.clone()),
         time: Time::Virtual { seed },
+        ..Settings::default()
     }
 }
 

@@ -63,6 +63,8 @@ impl Setup<'_> {
             reserved: 0,
         };
         let location = arena.location() as u32;
+        let mut memory = vec![Arc::clone(arena)];
+        memory.extend(socket.mappings.iter().cloned());
         let pair = QueuePair {
             index,
             receive: QueueBlock {
@@ -79,7 +81,7 @@ impl Setup<'_> {
                 location,
                 ..transmit.block()
             },
-            memory: vec![Arc::clone(arena)],
+            memory,
         };
         let queue = Queue {
             socket,

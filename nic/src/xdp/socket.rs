@@ -7,7 +7,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
+use warpwire_gpu::Arena;
 use warpwire_ring::DeviceAddress;
 use warpwire_ring::memory::{load_acquire_u32, load_u32, store_release_u32, store_u64};
 use warpwire_ring::xdp::{FLAG_NEED_WAKEUP, METADATA_BYTES, Ring};
@@ -41,11 +43,11 @@ impl Drop for Mapping {
     }
 }
 
-/// A socket with its rings. The rings are unmapped before the socket is closed: a mapping would
-/// keep the queue busy.
+/// A socket with its rings. Whoever holds a ring's mapping keeps the queue busy, though the socket
+/// be closed.
 #[derive(Debug)]
 pub(super) struct Socket {
-    _mappings: [Mapping; 4],
+    pub(super) mappings: [Arc<Arena>; 4],
     pub(super) receive: Ring,
     pub(super) transmit: Ring,
     pub(super) fill: Ring,
@@ -112,7 +114,7 @@ impl Unbound {
         let (fill, c) = map_ring(fd, &offsets.fr, (sizes.fill, 8), fr)?;
         let (completion, d) = map_ring(fd, &offsets.cr, (sizes.completion, 8), cr)?;
         Ok(Socket {
-            _mappings: [a, b, c, d],
+            mappings: [a, b, c, d],
             receive,
             transmit,
             fill,
@@ -258,15 +260,18 @@ fn option<T>(fd: RawFd, name: libc::c_int, zero: T) -> io::Result<T> {
     }
 }
 
+const PAGE: usize = 4096;
+
 /// Maps one ring of `shape` (entries, bytes of an entry).
 fn map_ring(
     fd: RawFd,
     offsets: &libc::xdp_ring_offset,
     shape: (u32, u64),
     page: libc::off_t,
-) -> io::Result<(Ring, Mapping)> {
+) -> io::Result<(Ring, Arc<Arena>)> {
     let (size, entry) = shape;
     let bytes = (offsets.desc + u64::from(size) * entry) as usize;
+    let bytes = bytes.next_multiple_of(PAGE);
     // SAFETY: a new mapping at a place of the kernel's choice; nothing existing is replaced.
     let base = unsafe {
         libc::mmap(
@@ -291,7 +296,10 @@ fn map_ring(
         size,
         reserved: 0,
     };
-    Ok((ring, Mapping { base, bytes }))
+    let mapping = Box::new(Mapping { base, bytes });
+    // SAFETY: just mapped, until the owner unmaps it; the kernel shares it by atomics.
+    let arena = unsafe { Arena::foreign(base, bytes, mapping) };
+    Ok((ring, Arc::new(arena)))
 }
 
 /// `struct packet_mreq`.

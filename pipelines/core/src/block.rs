@@ -42,6 +42,9 @@ pub unsafe trait Parameters: Copy {
         bytes: size_of::<Self>() as u32,
         layout: Self::LAYOUT,
     };
+
+    /// What a kernel with this block obeys.
+    fn steering(&self) -> &Steering;
 }
 
 /// What every kernel obeys while it runs.
@@ -50,8 +53,8 @@ pub unsafe trait Parameters: Copy {
 pub struct Steering {
     /// The stop word: 0 while the kernel may run.
     pub stop: DeviceAddress,
-    /// Words of 32 bits, 128 bytes apart, one a block: each changes as long as its block runs. Or
-    /// null.
+    /// Words of 32 bits, 128 bytes apart, one a block: each changes as long as its block runs; and
+    /// [`warpwire_device::VERDICT_OFFSET`] bytes on, a word for the cause that ended it. Or null.
     pub heartbeats: DeviceAddress,
     /// Turns until the kernel returns by itself, so that it can run in slices; 0 for no end.
     pub turns: u64,

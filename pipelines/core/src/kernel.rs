@@ -4,7 +4,7 @@
     reason = "a kernel reads its parameter block by the address that it is given"
 )]
 
-use warpwire_device::{SharedWord, Simt};
+use warpwire_device::{SharedWord, Simt, VERDICT_OFFSET};
 use warpwire_ring::{Cause, DeviceAddress};
 
 use crate::block::{Header, Parameters, Steering};
@@ -45,8 +45,26 @@ pub unsafe fn enter<K: Kernel, S: Simt>(simt: &S, address: DeviceAddress) -> u32
     // SAFETY: passed on.
     match unsafe { K::run(simt, parameters) } {
         Ok(()) => 0,
-        Err(cause) => cause as u32,
+        Err(cause) => {
+            // SAFETY: passed on.
+            unsafe { conclude(simt, parameters.steering(), cause) };
+            cause as u32
+        }
     }
+}
+
+/// *Collective.* Tells the host of a GPU what ended a block.
+///
+/// # Safety
+/// *The word's promise* for the heartbeats, if there are any.
+unsafe fn conclude<S: Simt>(simt: &S, steering: &Steering, cause: Cause) {
+    if steering.heartbeats.is_null() || !simt.is_leader() {
+        return;
+    }
+    let offset = u64::from(simt.block()) * HEARTBEAT_STRIDE + VERDICT_OFFSET;
+    // SAFETY: the block's own word, beside its heartbeat.
+    let word = unsafe { SharedWord::attach(steering.heartbeats.offset(offset)) };
+    word.store(cause as u32);
 }
 
 /// The row of a kernel in the CPU executor's table.

@@ -45,6 +45,12 @@ pub enum Error {
         /// The limit.
         most: usize,
     },
+    /// A GPU runs in real time.
+    #[error("executor cuda: a GPU runs in real time; choose `Time::Real`")]
+    VirtualTime,
+    /// The GPU could not be had or could not run something.
+    #[error(transparent)]
+    Cuda(#[from] executor::cuda::Error),
     /// No kernel fits the queues.
     #[error("kernel `{name}`: is not in the table; build the command with it")]
     NoKernel {

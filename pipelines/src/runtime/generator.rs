@@ -1,18 +1,15 @@
 //! Laying out a generator in memory.
 
-use std::sync::Arc;
-
 use warpwire_core::block::{Parameters as _, Steering};
 use warpwire_core::kernels::{
     TEMPLATE_BYTES, Template, TransmitCounters, TransmitParameters, TransmitPort,
 };
-use warpwire_gpu::Arena;
 use warpwire_gpu::executor::{Control, Parameters};
 use warpwire_nic::Nic;
 use warpwire_ring::{DeviceAddress, Location};
 
 use super::kit::format_word;
-use super::memory::{Memory, Row};
+use super::memory::{Kept, Memory, Row};
 use super::promise;
 use crate::file::{FrameEntry, GenerateEntry};
 use crate::runtime::Error;
@@ -25,7 +22,7 @@ pub(super) struct Layout {
     pub(super) blocks: u32,
     pub(super) parameters: DeviceAddress,
     pub(super) control: Control,
-    pub(super) memory: Vec<Arc<Arena>>,
+    pub(super) memory: Kept,
     /// Counters, a row a block.
     pub(super) counters: Vec<Row>,
     /// For each template, the frame that it was made from.
@@ -35,14 +32,24 @@ pub(super) struct Layout {
 impl Layout {
     /// What a launch is given.
     pub(super) fn promise(&self) -> Parameters {
-        let promised = promise(self.parameters, TransmitParameters::LAYOUT, &self.memory);
+        let memory = &self.memory.arenas;
+        let promised = promise(self.parameters, TransmitParameters::LAYOUT, memory);
         promised.control(self.control.clone())
+    }
+
+    /// Where the parameter block has what the kernel obeys.
+    pub(super) fn steering(&self) -> DeviceAddress {
+        let offset = std::mem::offset_of!(TransmitParameters, steering);
+        self.parameters.offset(offset as u64)
     }
 }
 
 /// Lays out the kernel that sends from one NIC: a block for each of its queues.
-pub(super) fn lay_out(entry: &GenerateEntry, nic: &dyn Nic) -> Result<Layout, Error> {
-    let mut memory = Memory::default();
+pub(super) fn lay_out(
+    entry: &GenerateEntry,
+    nic: &dyn Nic,
+    mut memory: Memory,
+) -> Result<Layout, Error> {
     let order = order(&entry.frames);
     let templates: Vec<Template> = order
         .iter()
@@ -70,7 +77,7 @@ pub(super) fn lay_out(entry: &GenerateEntry, nic: &dyn Nic) -> Result<Layout, Er
         header: TransmitParameters::HEADER,
         steering: Steering {
             stop: control.stop_address(),
-            heartbeats: DeviceAddress::NULL,
+            heartbeats: memory.heartbeats(&control),
             turns: 0,
         },
         ports: memory.table(&ports)?,
@@ -86,9 +93,9 @@ pub(super) fn lay_out(entry: &GenerateEntry, nic: &dyn Nic) -> Result<Layout, Er
         nic: entry.nic,
         kernel: format!("transmit_{}", word.unwrap_or("unknown")),
         blocks,
-        parameters: memory.table(&[parameters])?,
+        parameters: memory.shared(parameters)?.1,
         control,
-        memory: memory.into_arenas(),
+        memory: memory.keep_all(),
         counters,
         order,
     })

@@ -51,6 +51,12 @@ impl Kit {
         self.tables.into_iter().flatten()
     }
 
+    /// The names of the kernels that PTX of these stages has: queues of one format only.
+    pub fn device_kernels(&self) -> Vec<&'static str> {
+        let [same, _, measuring] = self.tables;
+        same.iter().chain(measuring).map(|row| row.name).collect()
+    }
+
     /// A kernel by its name.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use warpwire_nic::{Features, Nic, QueuePair};
 use warpwire_ring::{DeviceAddress, Location};
 
 use super::kit::{FORMAT_WORDS, format_word};
-use super::memory::{Memory, Row};
+use super::memory::{Kept, Memory, Row};
 use super::promise;
 use crate::file::{PipelineFile, ReceiveEntry, StageEntry};
 use crate::runtime::{Error, Kit};
@@ -28,7 +28,7 @@ pub(super) struct Layout {
     /// The parameter block.
     pub(super) parameters: DeviceAddress,
     pub(super) control: Control,
-    pub(super) memory: Vec<Arc<Arena>>,
+    pub(super) memory: Kept,
     /// The NICs that the kernel drives, by their places in the file.
     pub(super) nics: Vec<usize>,
     pub(super) block_counters: Vec<Row>,
@@ -40,8 +40,15 @@ pub(super) struct Layout {
 impl Layout {
     /// What a launch is given.
     pub(super) fn promise(&self) -> Parameters {
-        let promised = promise(self.parameters, PipelineParameters::LAYOUT, &self.memory);
+        let memory = &self.memory.arenas;
+        let promised = promise(self.parameters, PipelineParameters::LAYOUT, memory);
         promised.control(self.control.clone())
+    }
+
+    /// Where the parameter block has what the kernel obeys.
+    pub(super) fn steering(&self) -> DeviceAddress {
+        let offset = std::mem::offset_of!(PipelineParameters, steering);
+        self.parameters.offset(offset as u64)
     }
 }
 
@@ -81,8 +88,9 @@ pub(super) fn lay_out(
     kit: &Kit,
     nics: &[Box<dyn Nic>],
     group: &[usize],
+    memory: Memory,
 ) -> Result<Layout, Error> {
-    let mut builder = Builder::new(file, nics, group)?;
+    let mut builder = Builder::new(file, nics, group, memory)?;
     let mut blocks = Vec::new();
     for number in 0..file.blocks {
         blocks.push(builder.block(number)?);
@@ -95,8 +103,7 @@ pub(super) fn lay_out(
         header: PipelineParameters::HEADER,
         steering: Steering {
             stop: control.stop_address(),
-            // The executor beats for its warps.
-            heartbeats: DeviceAddress::NULL,
+            heartbeats: memory.heartbeats(&control),
             turns: 0,
         },
         stages: kit.layout(),
@@ -107,9 +114,9 @@ pub(super) fn lay_out(
     Ok(Layout {
         kernel: builder.kernel,
         blocks: file.blocks,
-        parameters: memory.table(&[parameters])?,
+        parameters: memory.shared(parameters)?.1,
         control,
-        memory: memory.into_arenas(),
+        memory: memory.keep_all(),
         nics: group.to_vec(),
         block_counters: builder.block_counters,
         ports: builder.ports,
@@ -139,6 +146,7 @@ impl<'f> Builder<'f> {
         file: &'f PipelineFile,
         nics: &'f [Box<dyn Nic>],
         group: &[usize],
+        memory: Memory,
     ) -> Result<Self, Error> {
         let word = |nic: usize| {
             let pair = nics.get(nic).and_then(|nic| nic.queues().first());
@@ -167,7 +175,7 @@ impl<'f> Builder<'f> {
             order,
             near,
             kernel,
-            memory: Memory::default(),
+            memory,
             block_counters: Vec::new(),
             ports: Vec::new(),
             stages: Vec::new(),

@@ -1,9 +1,9 @@
 //! What goes wrong while a pipeline runs, kept until the report is made.
 
-use warpwire_gpu::executor::{self, Exit};
 use warpwire_nic::{Severity, Trouble};
 use warpwire_ring::Cause;
 
+use super::gpu::Ended;
 use super::layout::{Layout, PortRecord};
 use super::open::OpenNics;
 use crate::file::PipelineFile;
@@ -98,33 +98,28 @@ impl Log {
         alive == 0
     }
 
-    /// Looks for warps that ended otherwise than by having done all, or by being stopped.
+    /// Notes blocks of a kernel that ended, or why the kernel failed. Says whether going on is
+    /// useless.
     pub(super) fn check(
         &mut self,
-        report: &executor::Report,
+        ended: Result<Vec<Ended>, Error>,
         place: impl Fn(u32) -> Place,
     ) -> bool {
-        let mut is_over = false;
-        for warp in &report.warps {
-            let ended = match warp.exit {
-                Exit::Running | Exit::Returned(0) => continue,
-                Exit::Returned(_) => warp.exit.cause(),
-                // The launch knows why, and says so when it is joined.
-                Exit::Panicked | Exit::Diverged | Exit::Faulted | Exit::Unwound => None,
-            };
-            if ended == Some(Cause::Aborted) {
-                continue;
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                self.fail(error);
+                return true;
             }
-            is_over = true;
-            let Some(cause) = ended else {
+        };
+        for one in &ended {
+            let Some(cause) = one.cause else {
                 continue;
             };
-            let Place { nic, words } = place(warp.block);
-            let kernel = report.kernel;
-            let place = words;
+            let Place { nic, words } = place(one.block);
             let error = Error::Ended {
-                kernel,
-                place,
+                kernel: one.kernel,
+                place: words,
                 cause,
             };
             match nic {
@@ -132,7 +127,7 @@ impl Log {
                 None => self.fail(error),
             }
         }
-        is_over
+        !ended.is_empty()
     }
 
     /// Hands everything to the report, and gives the failures.

@@ -80,10 +80,10 @@ impl Measurement {
             port_count: blocks,
             batch,
         };
-        let address = memory.table(&[parameters])?;
+        let address = memory.shared(parameters)?.1;
         let name = format!("{}_{}", kernel.word(), word(nic));
         let row = Kit::built_in().kernel(&name)?;
-        let arenas = memory.into_arenas();
+        let arenas = memory.keep_all().arenas;
         let promised = promise(address, MeasureParameters::LAYOUT, &arenas).control(control);
         let grid = Grid { blocks, warps: 1 };
         let launch = executor.launch_on(row, grid, promised, placement)?;
@@ -145,7 +145,7 @@ impl Generation {
         nic: &dyn Nic,
         placement: Placement,
     ) -> Result<Self, Error> {
-        let layout = generator::lay_out(entry, nic)?;
+        let layout = generator::lay_out(entry, nic, Memory::default())?;
         let row = Kit::built_in().kernel(&layout.kernel)?;
         let promised = layout.promise();
         let grid = Grid {

@@ -3,14 +3,29 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use warpwire_gpu::Arena;
 use warpwire_gpu::arena::ArenaError;
+use warpwire_gpu::executor::Control;
+use warpwire_gpu::executor::cuda::DeviceArena;
+use warpwire_gpu::{Arena, CudaExecutor};
 use warpwire_ring::{DeviceAddress, Location};
+
+use crate::runtime::Error;
 
 /// Arenas that a launch keeps, made as it is laid out.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     arenas: Vec<Arc<Arena>>,
+    /// The GPU that tables go to, if kernels run on one.
+    gpu: Option<Arc<CudaExecutor>>,
+    tables: Vec<Arc<DeviceArena>>,
+}
+
+/// What a launch keeps.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kept {
+    pub(super) arenas: Vec<Arc<Arena>>,
+    /// Tables in the memory of a GPU.
+    pub(super) tables: Vec<Arc<DeviceArena>>,
 }
 
 /// A row of counters that a kernel adds to.
@@ -22,14 +37,33 @@ pub(super) struct Row {
 }
 
 impl Memory {
-    /// Places a table that the kernel reads, in device memory.
-    pub(super) fn table<T: Copy>(&mut self, values: &[T]) -> Result<DeviceAddress, ArenaError> {
+    /// For kernels that run on `gpu`, or on the CPU.
+    pub(super) fn of(gpu: Option<&Arc<CudaExecutor>>) -> Self {
+        Self {
+            gpu: gpu.cloned(),
+            ..Self::default()
+        }
+    }
+
+    /// Places a table that the kernel reads and nobody changes, in device memory.
+    pub(super) fn table<T: Copy>(&mut self, values: &[T]) -> Result<DeviceAddress, Error> {
         if values.is_empty() {
             return Ok(DeviceAddress::NULL);
         }
-        let bytes = size_of_val(values) + align_of::<T>();
-        let arena = self.arena(bytes, Location::Device)?;
-        Ok(arena.place_all(values)?.address)
+        let bytes = size_of_val(values);
+        let arena = Arena::new(bytes + align_of::<T>(), Location::Device)?;
+        let region = arena.place_all(values)?;
+        let Some(gpu) = &self.gpu else {
+            self.arenas.push(Arc::new(arena));
+            return Ok(region.address);
+        };
+        let mut image = vec![0; bytes];
+        arena.read(region.address, &mut image)?;
+        let table = gpu.device_memory(bytes as u64)?;
+        let address = table.whole().address;
+        table.write(address, &image)?;
+        self.tables.push(table);
+        Ok(address)
     }
 
     /// Places one block that the kernel writes and the host reads, in pinned memory.
@@ -40,6 +74,12 @@ impl Memory {
         let arena = self.arena(size_of::<T>() + align_of::<T>(), Location::PinnedHost)?;
         let address = arena.place(value)?.address;
         Ok((arena, address))
+    }
+
+    /// What a kernel shall beat: on the CPU the executor does so for its warps.
+    pub(super) fn heartbeats(&self, control: &Control) -> DeviceAddress {
+        let first = self.gpu.as_ref().and(control.heartbeat_address(0));
+        first.unwrap_or(DeviceAddress::NULL)
     }
 
     /// Counters that start at zero, in pinned memory.
@@ -77,9 +117,12 @@ impl Memory {
         Ok(arena)
     }
 
-    /// All arenas, for the launch to hold.
-    pub(super) fn into_arenas(self) -> Vec<Arc<Arena>> {
-        self.arenas
+    /// Everything, for the launch to hold.
+    pub(super) fn keep_all(self) -> Kept {
+        Kept {
+            arenas: self.arenas,
+            tables: self.tables,
+        }
     }
 }
 

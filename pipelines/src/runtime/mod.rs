@@ -7,6 +7,7 @@
 
 mod error;
 mod generator;
+mod gpu;
 mod kit;
 mod layout;
 mod log;
@@ -23,10 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use warpwire_gpu::executor::{
-    Backend, Builder, Grid, Launch, Parameters, Placement, Program, Time,
-};
-use warpwire_gpu::{Arena, CpuExecutor};
+use warpwire_gpu::executor::{Backend, Builder, Parameters, Placement, Program, Time};
+use warpwire_gpu::{Arena, CpuExecutor, CudaExecutor};
 use warpwire_nic::Patience;
 use warpwire_nic::soft::Clock;
 use warpwire_ring::DeviceAddress;
@@ -39,14 +38,16 @@ pub use error::Error;
 pub use kit::{Kit, format_word};
 pub use measure::{Generation, Measurement, Plain};
 
+use gpu::{Launcher, Running};
 use log::{Log, Place};
+use memory::Memory;
 use open::OpenNics;
 use samples::Samples;
 
 /// A pipeline that runs.
 pub struct Runtime<'f> {
     file: &'f PipelineFile,
-    executor: CpuExecutor,
+    launcher: Launcher,
     open: OpenNics,
     pipelines: Vec<Pipeline>,
     generators: Vec<Generator>,
@@ -87,6 +88,8 @@ pub struct Settings {
     pub backend: Backend,
     /// What runs kernels with `Backend::Virtual`, and is not used otherwise.
     pub program: Option<Arc<dyn Program>>,
+    /// A GPU that runs the kernels; NICs that are software stay on the CPU.
+    pub cuda: Option<Arc<CudaExecutor>>,
     /// Real time, or virtual time for runs that a seed repeats.
     pub time: Time,
 }
@@ -106,13 +109,13 @@ impl Settings {
 
 /// A pipeline kernel and where it counts.
 struct Pipeline {
-    launch: Launch,
+    launch: Running,
     layout: layout::Layout,
 }
 
 /// A generator and where it counts.
 struct Generator {
-    launch: Launch,
+    launch: Running,
     layout: generator::Layout,
 }
 
@@ -162,6 +165,8 @@ impl<'f> Runtime<'f> {
         patience: Patience<'_>,
     ) -> Result<Self, Error> {
         files::check(&file.name, file, &[])?;
+        let cuda = settings.cuda.as_ref();
+        Launcher::check(cuda, settings.time)?;
         let mut open = open::open(file, patience)?;
         let services: Vec<_> = open
             .nics
@@ -172,18 +177,25 @@ impl<'f> Runtime<'f> {
         for group in file.groups() {
             let receives = file.receives.iter();
             if receives.clone().any(|one| group.contains(&one.nic)) {
-                layouts.push(layout::lay_out(file, kit, &open.nics, &group)?);
+                layouts.push(layout::lay_out(
+                    file,
+                    kit,
+                    &open.nics,
+                    &group,
+                    Memory::of(cuda),
+                )?);
             }
         }
         let mut generators = Vec::new();
         for entry in &file.generators {
             if let Some(nic) = open.nics.get(entry.nic) {
-                generators.push(generator::lay_out(entry, nic.as_ref())?);
+                generators.push(generator::lay_out(entry, nic.as_ref(), Memory::of(cuda))?);
             }
         }
         let blocks: u32 = layouts.iter().map(|layout| layout.blocks).sum();
         let senders: u32 = generators.iter().map(|layout| layout.blocks).sum();
-        let tasks = (blocks + senders) as usize + services.len();
+        let kernels = if cuda.is_some() { 0 } else { blocks + senders };
+        let tasks = kernels as usize + services.len();
         let threads = file
             .threads
             .unwrap_or_else(|| tasks.min(processors()))
@@ -203,7 +215,10 @@ impl<'f> Runtime<'f> {
         let started_ns = executor.clock().now_ns();
         let mut runtime = Self {
             file,
-            executor,
+            launcher: Launcher {
+                cpu: executor,
+                cuda: settings.cuda,
+            },
             open,
             pipelines: Vec::new(),
             generators: Vec::new(),
@@ -214,11 +229,17 @@ impl<'f> Runtime<'f> {
             looked: None,
         };
         for layout in layouts {
-            let launch = runtime.launch(kit, &layout.kernel, layout.blocks, layout.promise())?;
+            let (row, promise) = (kit.kernel(&layout.kernel)?, layout.promise());
+            let (blocks, steering) = (layout.blocks, layout.steering());
+            let launcher = &runtime.launcher;
+            let launch = launcher.launch(row, blocks, promise, steering, &layout.memory)?;
             runtime.pipelines.push(Pipeline { launch, layout });
         }
         for layout in generators {
-            let launch = runtime.launch(kit, &layout.kernel, layout.blocks, layout.promise())?;
+            let (row, promise) = (kit.kernel(&layout.kernel)?, layout.promise());
+            let (blocks, steering) = (layout.blocks, layout.steering());
+            let launcher = &runtime.launcher;
+            let launch = launcher.launch(row, blocks, promise, steering, &layout.memory)?;
             runtime.generators.push(Generator { launch, layout });
         }
         Ok(runtime)
@@ -233,7 +254,7 @@ impl<'f> Runtime<'f> {
         mut tick: impl FnMut(&Self),
     ) -> Ended {
         let limit = limit.or(self.file.duration);
-        let mut quiet = Quiet::default();
+        let mut quiet = self.quiet();
         loop {
             if let Err(error) = self.pass(WATCH_PERIOD) {
                 self.log.fail(error);
@@ -274,7 +295,7 @@ impl<'f> Runtime<'f> {
         }
         let Self {
             file,
-            executor,
+            launcher,
             open,
             pipelines,
             generators,
@@ -306,8 +327,9 @@ impl<'f> Runtime<'f> {
         let mut report = snapshot::report(file, &open, &pipelines, &layouts);
         report.elapsed_s = elapsed.as_secs_f64();
         report.threads = threads;
+        (report.executor, report.memory) = launcher.words();
         report.samples = samples.finish(&mut log);
-        if let Err(error) = executor.shutdown(JOIN_LIMIT) {
+        if let Err(error) = launcher.cpu.shutdown(JOIN_LIMIT) {
             log.fail(error.into());
         }
         log.ask(&open);
@@ -318,7 +340,7 @@ impl<'f> Runtime<'f> {
 
     /// Since the start, by the clock of the executor.
     pub fn elapsed(&self) -> Duration {
-        let now_ns = self.executor.clock().now_ns();
+        let now_ns = self.launcher.cpu.clock().now_ns();
         Duration::from_nanos(now_ns.saturating_sub(self.started_ns))
     }
 
@@ -327,34 +349,17 @@ impl<'f> Runtime<'f> {
         snapshot::totals(self.file, &self.open)
     }
 
-    fn launch(
-        &self,
-        kit: &Kit,
-        kernel: &str,
-        blocks: u32,
-        parameters: Parameters,
-    ) -> Result<Launch, Error> {
-        let grid = Grid { blocks, warps: 1 };
-        Ok(self
-            .executor
-            .launch(kit.kernel(kernel)?, grid, parameters)?)
-    }
-
     /// Looks at kernels, and now and then at queues and NICs. Says whether going on is useless.
     fn watch(&mut self) -> bool {
         let (file, log) = (self.file, &mut self.log);
         let mut is_over = false;
         for Generator { launch, layout } in &self.generators {
-            is_over |= log.check(&launch.report(), |block| {
-                generator_place(file, layout, block)
-            });
+            is_over |= log.check(launch.ended(), |block| generator_place(file, layout, block));
         }
         for Pipeline { launch, layout } in &self.pipelines {
-            is_over |= log.check(&launch.report(), |block| {
-                pipeline_place(file, layout, block)
-            });
+            is_over |= log.check(launch.ended(), |block| pipeline_place(file, layout, block));
         }
-        let now = self.executor.clock().now_ns();
+        let now = self.launcher.cpu.clock().now_ns();
         let now = Duration::from_nanos(now.saturating_sub(self.started_ns));
         let since = self.looked.map(|looked| now.saturating_sub(looked));
         if is_over || since.is_none_or(|since| since >= LOOK_PERIOD) {
@@ -385,7 +390,7 @@ impl<'f> Runtime<'f> {
 
     /// Waits, for a bounded time, until no more frames come.
     fn settle(&mut self) {
-        let mut quiet = Quiet::default();
+        let mut quiet = self.quiet();
         let deadline = self.elapsed() + SETTLE_LIMIT;
         while !quiet.lasts(self.frames(), self.elapsed()) && self.elapsed() < deadline {
             if let Err(error) = self.pass(WATCH_PERIOD) {
@@ -397,12 +402,24 @@ impl<'f> Runtime<'f> {
 
     /// Lets time pass: real time by itself, virtual time by driving the executor.
     fn pass(&self, time: Duration) -> Result<(), Error> {
-        if self.executor.clock().is_virtual() {
-            self.executor.advance(time)?;
+        let executor = &self.launcher.cpu;
+        if executor.clock().is_virtual() {
+            executor.advance(time)?;
         } else {
             thread::sleep(time);
         }
         Ok(())
+    }
+
+    /// How long counters must stand still for the rest to have arrived: longer than a batch takes.
+    fn quiet(&self) -> Quiet {
+        let executor = &self.launcher.cpu;
+        let is_slow = matches!(executor.backend(), Backend::Virtual { .. });
+        let least = match is_slow && !executor.clock().is_virtual() {
+            true => QUIET_INTERPRETED,
+            false => QUIET,
+        };
+        Quiet { least, last: None }
     }
 
     /// Frames that passed any queue so far.
@@ -413,15 +430,15 @@ impl<'f> Runtime<'f> {
 }
 
 /// Whether a count stands still for a while.
-#[derive(Default)]
 struct Quiet {
+    least: Duration,
     last: Option<(u64, Duration)>,
 }
 
 impl Quiet {
     fn lasts(&mut self, count: u64, now: Duration) -> bool {
         match self.last {
-            Some((last, since)) if last == count => now.saturating_sub(since) >= QUIET,
+            Some((last, since)) if last == count => now.saturating_sub(since) >= self.least,
             _ => {
                 self.last = Some((count, now));
                 false
@@ -438,13 +455,8 @@ fn promise(block: DeviceAddress, layout: u64, memory: &[Arc<Arena>]) -> Paramete
 }
 
 /// Waits for a kernel that was asked to stop, or ended.
-fn join(launch: Launch, log: &mut Log, place: impl Fn(u32) -> Place) {
-    match launch.join(JOIN_LIMIT) {
-        Ok(report) => {
-            log.check(&report, place);
-        }
-        Err(error) => log.fail(error.into()),
-    }
+fn join(launch: Running, log: &mut Log, place: impl Fn(u32) -> Place) {
+    log.check(launch.join(JOIN_LIMIT), place);
 }
 
 /// What a block of a generator drives.
@@ -483,8 +495,10 @@ fn processors() -> usize {
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
 /// How often counters are looked at and samples drained.
 const WATCH_PERIOD: Duration = Duration::from_millis(5);
-/// How long counters must stand still for the rest to have arrived.
+/// See [`Runtime::quiet`].
 const QUIET: Duration = Duration::from_millis(60);
+/// The same where PTX is interpreted in real time.
+const QUIET_INTERPRETED: Duration = Duration::from_secs(1);
 /// How long the rest may take.
 const SETTLE_LIMIT: Duration = Duration::from_secs(2);
 /// How long a kernel may take to end.

@@ -63,8 +63,6 @@ pub(super) fn report(
     let nics = file.nics.iter().zip(&open.nics).enumerate();
     Report {
         name: file.name.clone(),
-        executor: "cpu",
-        memory: "host memory that stands for device memory",
         nics: nics
             .map(|(place, (entry, nic))| {
                 let ports = pipelines.iter().flat_map(|layout| &layout.ports);

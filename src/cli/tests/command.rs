@@ -57,6 +57,29 @@ const LOOP: &str = "[nic.gen]\nopen = \"soft\"\npeer = \"end\"\n\
                     [[receive.stage]]\ndo = \"drop\"\n";
 
 #[test]
+fn executors_run_or_say_what_is_missing() {
+    let file = Scratch::holding("executor.toml", &LOOP.replace("COUNT", "count = 40\n"));
+    for executor in ["cpu", "virtual"] {
+        let output = warpwire(&["run", file.path(), "--json", "--executor", executor]);
+        let words = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{executor}: {words}");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("is JSON");
+        assert_eq!(report["executor"], executor);
+        let received = report["receives"][0]["received"].as_u64();
+        assert_eq!(received, Some(40), "{executor}");
+    }
+    let output = warpwire(&["run", file.path(), "--executor", "cuda"]);
+    if Path::new("/dev/nvidiactl").exists() {
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        return;
+    }
+    let words = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.starts_with("executor cuda: "), "{words}");
+    assert_eq!(words.trim_end().lines().count(), 1, "one sentence: {words}");
+}
+
+#[test]
 fn exit_codes_say_who_is_to_blame() {
     let good = Scratch::holding("good.toml", &LOOP.replace("COUNT", ""));
     let wrong = Scratch::holding("wrong.toml", &LOOP.replace("COUNT", "cuont = 3\n"));

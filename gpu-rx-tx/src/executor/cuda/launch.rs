@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use warpwire_ring::{Cause, DeviceAddress, Region};
 
 use crate::executor::control::Control;
-use crate::executor::cuda::driver::Kind;
 use crate::executor::cuda::error::Error;
 use crate::executor::cuda::memory::DeviceArena;
 use crate::executor::launch::Grid;
@@ -39,7 +38,7 @@ impl Slices {
         self
     }
 
-    /// Maps memory that is no arena's into the device while the launch runs.
+    /// Maps registers of another device into this one while the launch runs.
     #[must_use]
     pub fn foreign(mut self, memory: Foreign) -> Self {
         self.foreign.push(memory);
@@ -47,46 +46,28 @@ impl Slices {
     }
 }
 
-/// Memory of somebody else that a kernel reaches where it lies: rings of the kernel of the
-/// operating system, a peer's shared memory, registers of a NIC.
+/// Registers or memory of another device that a kernel reaches where it is mapped, such as a NIC's
+/// doorbell page.
 #[derive(Clone, Debug)]
 pub struct Foreign {
     region: Region,
-    kind: Kind,
     _keep: Arc<dyn Any + Send + Sync>,
 }
 
 impl Foreign {
-    /// Names memory that `keep` keeps.
+    /// Names registers that `keep` keeps.
     ///
     /// # Safety
     /// The region is mapped into the process, at that address, until `keep` is dropped.
-    pub unsafe fn memory(region: Region, keep: Arc<dyn Any + Send + Sync>) -> Self {
-        Self {
-            region,
-            kind: Kind::Memory,
-            _keep: keep,
-        }
-    }
-
-    /// Names registers or memory of another device, such as a NIC's doorbell page.
-    ///
-    /// # Safety
-    /// As [`Foreign::memory`].
     pub unsafe fn io(region: Region, keep: Arc<dyn Any + Send + Sync>) -> Self {
         Self {
             region,
-            kind: Kind::Io,
             _keep: keep,
         }
     }
 
     pub(super) fn region(&self) -> Region {
         self.region
-    }
-
-    pub(super) fn kind(&self) -> Kind {
-        self.kind
     }
 }
 

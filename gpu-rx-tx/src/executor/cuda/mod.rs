@@ -93,10 +93,10 @@ impl Builder {
         Self { slice, ..self }
     }
 
-    /// Turns of the first slice, from 1 to 2^31. Without a word: 256.
+    /// Turns of the first slice, from 2 to 2^31. Without a word: 256.
     #[must_use]
     pub fn first_turns(self, first_turns: u64) -> Self {
-        let first_turns = first_turns.clamp(1, 1 << 31);
+        let first_turns = first_turns.clamp(slices::LEAST_TURNS, 1 << 31);
         Self {
             first_turns,
             ..self
@@ -298,10 +298,10 @@ impl CudaExecutor {
 
     /// Maps all memory of a launch into the device.
     fn reach(&self, memory: &[Arc<Arena>], slices: &Slices) -> Result<Vec<Registered>, Error> {
-        let arenas = memory.iter().filter(|arena| !arena.is_lent());
+        let arenas = memory.iter().filter(|arena| !arena.is_in_reach());
         let arenas = arenas.map(|arena| (arena.whole(), Kind::Memory));
         let foreign = slices.foreign.iter();
-        let foreign = foreign.map(|one| (one.region(), one.kind()));
+        let foreign = foreign.map(|one| (one.region(), Kind::Io));
         arenas
             .chain(foreign)
             .map(|(region, kind)| {

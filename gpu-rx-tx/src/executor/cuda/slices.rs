@@ -125,9 +125,11 @@ impl Course {
                 None if used_up || stopped => BlockExit::Stopped,
                 None => BlockExit::Returned(None),
             };
-            over |= exit != BlockExit::Stopped;
+            over |= cause.is_some();
             exits.push(exit);
         }
+        // Those that have done all come back at once until the last one has.
+        over |= exits.iter().all(|exit| *exit == BlockExit::Returned(None));
         if over {
             self.control.stop();
         }
@@ -158,14 +160,15 @@ impl Budget {
     }
 
     /// A slice took so long. Turns with work take far longer than idle ones, so the next slice has
-    /// at most twice as many turns, and as few as one.
+    /// at most twice as many turns, and as few as two: of one, nobody could say whether a block that
+    /// came back had done all.
     fn learn(&mut self, took: Duration) {
         let took_ns = took.as_nanos().max(1);
         let fitting = u128::from(self.turns) * self.target.as_nanos() / took_ns;
         let most = u128::from(self.turns.saturating_mul(2).min(MOST_TURNS));
         self.turns = u64::try_from(fitting.min(most))
             .unwrap_or(MOST_TURNS)
-            .max(1);
+            .max(LEAST_TURNS);
     }
 }
 
@@ -211,6 +214,9 @@ pub(super) fn arena_of(memory: &[Arc<Arena>], word: DeviceAddress) -> Option<Arc
 /// What a heartbeat holds before the first turn of a slice.
 const NEVER: u32 = u32::MAX;
 
+/// See [`Budget::learn`].
+pub(super) const LEAST_TURNS: u64 = 2;
+
 /// Turns of a slice fit a heartbeat.
 const MOST_TURNS: u64 = 1 << 31;
 
@@ -235,8 +241,8 @@ mod tests {
             (100, 1, 200),
             (100, 4_000, 100),
             (100, 8_000, 50),
-            (100, 4_000_000, 1),
-            (1, 1_000_000_000, 1),
+            (100, 4_000_000, 2),
+            (2, 1_000_000_000, 2),
             (MOST_TURNS, 1, MOST_TURNS),
         ];
         for (turns, took_us, next) in cases {

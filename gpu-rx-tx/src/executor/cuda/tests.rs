@@ -3,6 +3,7 @@
     reason = "parameters carry the promise of memory that the tests own"
 )]
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -49,7 +50,11 @@ impl Scene {
     }
 
     fn parameters(&self) -> Parameters {
-        let memory = vec![Arc::clone(&self.arena)];
+        self.parameters_with(Vec::new())
+    }
+
+    fn parameters_with(&self, mut memory: Vec<Arc<Arena>>) -> Parameters {
+        memory.push(Arc::clone(&self.arena));
         // SAFETY: the double runs no kernel.
         let parameters = unsafe { Parameters::new(self.turns, LAYOUT, memory) };
         parameters.control(self.control.clone())
@@ -463,17 +468,19 @@ fn foreign_memory_is_registered_where_it_lies() {
     let scene = Scene::new();
     let (double, executor) = opened(scene.obedient(0));
     let keep = Arc::new(vec![0u64; 512]);
-    let region = |first: usize| Region {
-        address: DeviceAddress::new(&raw const keep[first] as u64),
+    let rings = NonNull::from(&keep[0]).cast();
+    // SAFETY: the vector keeps it, and the double maps nothing.
+    let rings = unsafe { Arena::foreign(rings, 1024, Box::new(Arc::clone(&keep))) };
+    let registers = Region {
+        address: DeviceAddress::new(&raw const keep[256] as u64),
         length: 1024,
         ..Region::default()
     };
-    // SAFETY: the vector keeps it, and the double maps nothing.
-    let memory = unsafe { Foreign::memory(region(0), Arc::clone(&keep) as _) };
     // SAFETY: as above.
-    let io = unsafe { Foreign::io(region(256), Arc::clone(&keep) as _) };
-    let slices = Slices::new(scene.turns).foreign(memory).foreign(io);
-    let launch = executor.launch(&row("one"), GRID, scene.parameters(), slices);
+    let io = unsafe { Foreign::io(registers, Arc::clone(&keep) as _) };
+    let slices = Slices::new(scene.turns).foreign(io);
+    let parameters = scene.parameters_with(vec![Arc::new(rings)]);
+    let launch = executor.launch(&row("one"), GRID, parameters, slices);
     launch.expect("starts").join(LONG).expect("ends");
     let calls = double.calls();
     for want in ["cuMemHostRegister 1024 Memory", "cuMemHostRegister 1024 Io"] {
@@ -494,10 +501,10 @@ fn blocks_that_end_by_themselves_end_the_launch() {
     let cases: &[(Play, Result<Vec<BlockExit>, &str>)] = &[
         (
             |scene| {
-                scene.beat(0, 0);
+                scene.beat(0, 5);
                 scene.beat(1, 3);
             },
-            Ok(vec![BlockExit::Stopped, BlockExit::Returned(None)]),
+            Ok(vec![BlockExit::Returned(None); 2]),
         ),
         (
             |scene| {
@@ -532,6 +539,21 @@ fn blocks_that_end_by_themselves_end_the_launch() {
             (outcome, want) => panic!("{outcome:?} instead of {want:?}"),
         }
     }
+}
+
+#[test]
+fn blocks_that_have_done_all_wait_for_the_last_one() {
+    let scene = Scene::new();
+    let played = scene.clone();
+    let (_double, executor) = opened(Box::new(move |number| {
+        played.beat(0, 1);
+        played.beat(1, u32::from(number == 2));
+        Slice::Ends(1)
+    }));
+    let launch = launch(&executor, &scene).expect("starts");
+    let report = launch.join(LONG).expect("ends");
+    assert_eq!(report.blocks, vec![BlockExit::Returned(None); 2]);
+    assert_eq!(report.slices, 3);
 }
 
 #[test]

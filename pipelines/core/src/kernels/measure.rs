@@ -92,6 +92,11 @@ unsafe impl Parameters for MeasureParameters {
         }) as usize
             ^ size_of::<MeasureCounters>(),
     );
+
+    #[inline(always)]
+    fn steering(&self) -> &Steering {
+        &self.steering
+    }
 }
 
 impl<F: RingFormat> Kernel for ReceiveCount<F> {

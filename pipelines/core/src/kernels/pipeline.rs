@@ -9,7 +9,9 @@ use core::marker::PhantomData;
 use warpwire_device::{Frame, Reader, SharedCounters, Simt};
 use warpwire_ring::{Cause, Receive};
 
-use crate::block::{Block, BlockCounters, Parameters, PipelineParameters, Port, PortCounters};
+use crate::block::{
+    Block, BlockCounters, Parameters, PipelineParameters, Port, PortCounters, Steering,
+};
 use crate::context::add;
 use crate::format::RingFormat;
 use crate::kernel::{Course, Kernel};
@@ -97,6 +99,11 @@ unsafe impl Parameters for PipelineParameters {
         }
         hash
     };
+
+    #[inline(always)]
+    fn steering(&self) -> &Steering {
+        &self.steering
+    }
 }
 
 impl<Set: StageSet, Near: RingFormat, Far: RingFormat> Kernel for Pipeline<Set, Near, Far> {

@@ -7,7 +7,7 @@
 
 use core::marker::PhantomData;
 
-use warpwire_device::{Claim, Piece, Sender, SharedCounters, Simt};
+use warpwire_device::{Claim, Piece, Sender, SharedCounter, SharedCounters, Simt};
 use warpwire_protocols::checksum::patch16;
 use warpwire_ring::memory::Quad;
 use warpwire_ring::{Cause, DeviceAddress, Post, QueueBlock};
@@ -58,8 +58,8 @@ pub struct TransmitPort {
     pub counters: DeviceAddress,
 }
 
-/// What a block of the generator counted, besides what the cursor of its queue counts. Each word
-/// has one writer, the block.
+/// What a block of the generator counted, besides what the cursor of its queue counts, and what it
+/// goes on from in its next slice. Each word has one writer, the block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C, align(128))]
 pub struct TransmitCounters {
@@ -69,6 +69,10 @@ pub struct TransmitCounters {
     pub turns: u64,
     /// 1 once all frames are sent.
     pub is_done: u64,
+    /// Frames sent: the next one has this number.
+    pub sent: u64,
+    /// When the first one was due, by the clock of the device; 0 before the first turn.
+    pub started_ns: u64,
     /// Frames sent by template.
     pub templates: [u64; MAX_TEMPLATES],
 }
@@ -120,8 +124,22 @@ unsafe impl Parameters for TransmitParameters {
             vary_at,
             bytes
         });
-        fold(fold(block, port as usize), template as usize)
+        let counters = warpwire_ring::layout_hash!(TransmitCounters {
+            full_turns,
+            turns,
+            is_done,
+            sent,
+            started_ns,
+            templates,
+        });
+        let hash = fold(fold(block, port as usize), template as usize);
+        fold(hash, counters as usize)
     };
+
+    #[inline(always)]
+    fn steering(&self) -> &Steering {
+        &self.steering
+    }
 }
 
 impl<F: RingFormat> Kernel for Transmit<F> {
@@ -154,8 +172,8 @@ impl<F: RingFormat> Kernel for Transmit<F> {
         let pace = Pace {
             frames: parameters.frames,
             rate: parameters.rate,
-            started_ns: simt.shuffle_u64(simt.now_ns(), 0),
-            sent: 0,
+            started_ns: start(simt, counters),
+            sent: simt.shuffle_u64(value(counters, SENT), 0),
         };
         generate(
             simt,
@@ -167,6 +185,23 @@ impl<F: RingFormat> Kernel for Transmit<F> {
             course,
         )
     }
+}
+
+/// *Collective.* When the generator started; says so if it starts now.
+#[inline(always)]
+fn start<S: Simt>(simt: &S, counters: SharedCounters) -> u64 {
+    let mut started_ns = value(counters, STARTED);
+    if started_ns == 0 && simt.is_leader() {
+        started_ns = simt.now_ns().max(1);
+        set(counters, STARTED, started_ns);
+    }
+    simt.shuffle_u64(started_ns, 0)
+}
+
+/// A word of the counters.
+#[inline(always)]
+fn value(counters: SharedCounters, index: u32) -> u64 {
+    counters.at(index).map_or(0, SharedCounter::value)
 }
 
 /// *Collective.* Sends until the pace says that it is enough.
@@ -181,7 +216,7 @@ fn generate<S: Simt, T: warpwire_ring::Transmit>(
     mut course: Course,
 ) -> Result<(), Cause> {
     let most = if batch == 0 { BATCH } else { batch };
-    while !pace.is_over() && course.goes_on(simt) {
+    while course.goes_on(simt) && !pace.is_over() {
         let due = pace.due(simt, most);
         let free = sender.credits(simt, due)?;
         sender.reserve(simt, free)?;
@@ -202,6 +237,9 @@ fn generate<S: Simt, T: warpwire_ring::Transmit>(
         let sent = sender.in_flight().wrapping_sub(before);
         count_templates(simt, counters, templates, pace.sent, sent);
         pace.sent = pace.sent.wrapping_add(sent);
+        if simt.is_leader() {
+            set(counters, SENT, pace.sent);
+        }
         if let Err(cause) = published {
             sender.save(simt);
             return Err(cause);
@@ -372,6 +410,8 @@ const ENTRIES: u32 = (size_of::<TransmitCounters>() / 8) as u32;
 const FULL_TURNS: u32 = place(core::mem::offset_of!(TransmitCounters, full_turns));
 const TURNS: u32 = place(core::mem::offset_of!(TransmitCounters, turns));
 const DONE: u32 = place(core::mem::offset_of!(TransmitCounters, is_done));
+const SENT: u32 = place(core::mem::offset_of!(TransmitCounters, sent));
+const STARTED: u32 = place(core::mem::offset_of!(TransmitCounters, started_ns));
 const TEMPLATES: u32 = place(core::mem::offset_of!(TransmitCounters, templates));
 
 const fn place(offset: usize) -> u32 {
