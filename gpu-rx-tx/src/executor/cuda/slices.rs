@@ -160,8 +160,8 @@ impl Budget {
     }
 
     /// A slice took so long. Turns with work take far longer than idle ones, so the next slice has
-    /// at most twice as many turns, and as few as two: of one, nobody could say whether a block that
-    /// came back had done all.
+    /// at most twice as many turns, and as few as two: of one, nobody could say whether a block
+    /// that came back had done all.
     fn learn(&mut self, took: Duration) {
         let took_ns = took.as_nanos().max(1);
         let fitting = u128::from(self.turns) * self.target.as_nanos() / took_ns;
