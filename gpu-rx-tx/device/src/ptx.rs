@@ -81,6 +81,14 @@ impl Simt for Ptx {
     }
 
     #[inline(always)]
+    fn cycles(&self) -> u64 {
+        let cycles: u64;
+        // SAFETY: reads a special register.
+        unsafe { asm!("mov.u64 {cycles}, %clock64;", cycles = out(reg64) cycles) }
+        cycles
+    }
+
+    #[inline(always)]
     fn pause(&self) {
         // SAFETY: sleeps for at most twice this many nanoseconds, touches nothing.
         unsafe { asm!("nanosleep.u32 32;") }

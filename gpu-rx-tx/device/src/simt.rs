@@ -34,7 +34,7 @@ pub struct Place {
 /// which collective comes next hang a GPU; `Lockstep` ends the run instead, and says which lane
 /// stood where.
 ///
-/// `now_ns`, `pause` and `add` are not collective.
+/// `now_ns`, `cycles`, `pause` and `add` are not collective.
 pub trait Simt {
     /// Lanes in a warp: 1 or 32.
     const WIDTH: u32;
@@ -65,6 +65,14 @@ pub trait Simt {
 
     /// Nanoseconds of a clock that never runs backwards and that all warps of a launch share.
     fn now_ns(&self) -> u64;
+
+    /// Ticks of a counter that runs while this lane's warp does. Only differences within one run of
+    /// a kernel mean something; a machine without such a counter counts nanoseconds. Not
+    /// collective.
+    #[inline(always)]
+    fn cycles(&self) -> u64 {
+        self.now_ns()
+    }
 
     /// There is nothing to do right now: others may run. A scheduling point on the CPU, a short
     /// sleep on the GPU. Not collective.

@@ -79,6 +79,7 @@ fn refusals_and_launches_through_the_library() {
             "kernel: beat, 14 registers, 13 local bytes, 11 shared bytes, 10 threads",
         ),
         (&whole, &[], "copied: [7, 7, 7, 7, 0]"),
+        (&whole, &[], "copied across: [7, 7, 7, 7, 0]"),
         (&whole, &[], "launch: 3 slices, [Stopped, Stopped]"),
         (
             &without,
@@ -165,10 +166,14 @@ fn use_it() -> Result<(), cuda::Error> {
     // SAFETY: the stand-in takes such a block, in the arena that is named.
     let parameters = unsafe { Parameters::new(block, LAYOUT, vec![Arc::clone(&arena)]) };
     let parameters = parameters.control(control);
-    let slices = Slices::new(block).device_memory(device);
+    let slices = Slices::new(block).device_memory(Arc::clone(&device));
     let launch = executor.launch(&row(), grid, parameters, slices)?;
     let report = launch.join(Duration::from_secs(20))?;
     println!("launch: {} slices, {:?}", report.slices, report.blocks);
+    let other = executor.device_memory(64)?;
+    device.copy_to(&other, 1)?;
+    other.read(other.whole().address, &mut bytes)?;
+    println!("copied across: {bytes:?}");
     Ok(())
 }
 

@@ -304,6 +304,16 @@ impl Driver for Double {
         self.detailed("cuMemcpyDtoH", &format!("{offset}+{}", into.len()))
     }
 
+    fn copy_across(
+        &self,
+        _from: &DeviceBlock,
+        _to: &DeviceBlock,
+        bytes: u64,
+        _stream: &Stream,
+    ) -> Answer<()> {
+        self.detailed("cuMemcpyDtoDAsync", &bytes.to_string())
+    }
+
     fn allocate_host(&self, bytes: u64) -> Answer<HostBlock> {
         self.call("cuMemHostAlloc")?;
         self.make("host memory");

@@ -156,6 +156,14 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     /// fit.
     fn copy_in(&self, block: &DeviceBlock, offset: u64, bytes: &[u8]) -> Answer<()>;
     fn copy_out(&self, block: &DeviceBlock, offset: u64, into: &mut [u8]) -> Answer<()>;
+    /// Copies the first bytes from block to block, behind what the stream has to do.
+    fn copy_across(
+        &self,
+        from: &DeviceBlock,
+        to: &DeviceBlock,
+        bytes: u64,
+        stream: &Stream,
+    ) -> Answer<()>;
 
     fn allocate_host(&self, bytes: u64) -> Answer<HostBlock>;
     fn free_host(&self, block: HostBlock) -> Answer<()>;

@@ -10,14 +10,19 @@ use warpwire_ring::{Cause, DeviceAddress, Region};
 use crate::executor::control::Control;
 use crate::executor::cuda::error::Error;
 use crate::executor::cuda::memory::DeviceArena;
+use crate::executor::cuda::slices::{SHORTEST_PAUSE, bounded};
 use crate::executor::launch::Grid;
 
 /// What a sliced launch needs beside its parameters.
 #[derive(Clone, Debug)]
 pub struct Slices {
-    pub(super) turns: DeviceAddress,
+    /// Nowhere, of a launch of one slice with the turns that its block says.
+    pub(super) turns: Option<DeviceAddress>,
     pub(super) device_memory: Vec<Arc<DeviceArena>>,
     pub(super) foreign: Vec<Foreign>,
+    pub(super) first_turns: Option<u64>,
+    pub(super) slice: Option<Duration>,
+    pub(super) pause: Duration,
 }
 
 impl Slices {
@@ -25,10 +30,49 @@ impl Slices {
     /// 64 bits, in one of the arenas of the parameters. The host writes it between slices.
     pub fn new(turns: DeviceAddress) -> Self {
         Self {
-            turns,
+            turns: Some(turns),
+            ..Self::once()
+        }
+    }
+
+    /// One slice alone: the parameter block stays as it is, and the launch is over when the kernel
+    /// returns. The block may say how many turns that takes; it need not name a stop word or
+    /// heartbeats, and without them nobody hears what ended a block.
+    pub fn once() -> Self {
+        Self {
+            turns: None,
             device_memory: Vec::new(),
             foreign: Vec::new(),
+            first_turns: None,
+            slice: None,
+            pause: SHORTEST_PAUSE,
         }
+    }
+
+    /// Turns of this launch's first slice, from 2 to 2^31. Without a word: the executor's.
+    #[must_use]
+    pub fn first_turns(self, first_turns: u64) -> Self {
+        Self {
+            first_turns: Some(bounded(first_turns)),
+            ..self
+        }
+    }
+
+    /// How long a slice of this launch shall take; of no time at all, it gets the fewest turns.
+    /// Without a word: what the executor says.
+    #[must_use]
+    pub fn slice(self, slice: Duration) -> Self {
+        Self {
+            slice: Some(slice),
+            ..self
+        }
+    }
+
+    /// How long to sleep between looks at the end of a slice; no time at all keeps a processor busy
+    /// until the launch is stopped. Without a word: 50 us.
+    #[must_use]
+    pub fn pause(self, pause: Duration) -> Self {
+        Self { pause, ..self }
     }
 
     /// Keeps device memory that the parameters point to.
@@ -99,7 +143,8 @@ pub struct Report {
     pub slices: u64,
     /// The longest of them, as the host saw it.
     pub longest_slice: Duration,
-    /// Turns that each block had in all slices together, if all were used.
+    /// Turns that each block had in all slices together, if all were used; without meaning in a
+    /// launch of one slice with turns of its own.
     pub turns: u64,
     /// Each block.
     pub blocks: Vec<BlockExit>,

@@ -78,6 +78,7 @@ calls! {
     set = c"cuMemsetD8_v2" (Address, u8, usize);
     copy_in = c"cuMemcpyHtoD_v2" (Address, *const c_void, usize);
     copy_out = c"cuMemcpyDtoH_v2" (*mut c_void, Address, usize);
+    copy_across = c"cuMemcpyDtoDAsync_v2" (Address, Address, usize, Opaque);
     allocate_host = c"cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
     free_host = c"cuMemFreeHost" (*mut c_void);
     register = c"cuMemHostRegister_v2" (*mut c_void, usize, c_uint);
@@ -325,6 +326,24 @@ impl Driver for Library {
         let from = within(call, block, offset, into.len())?;
         // SAFETY: the bytes are ours to be written, and as many lie within the block.
         let code = unsafe { (self.calls.copy_out)(into.as_mut_ptr().cast(), from, into.len()) };
+        answer(call, code)
+    }
+
+    fn copy_across(
+        &self,
+        from: &DeviceBlock,
+        to: &DeviceBlock,
+        bytes: u64,
+        stream: &Stream,
+    ) -> Answer<()> {
+        let call = "cuMemcpyDtoDAsync";
+        let length = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let source = within(call, from, 0, length)?;
+        let target = within(call, to, 0, length)?;
+        let stream = stream.0 as Opaque;
+        // SAFETY: as many bytes lie within both blocks, which whoever calls keeps until the stream
+        // is done.
+        let code = unsafe { (self.calls.copy_across)(target, source, length, stream) };
         answer(call, code)
     }
 

@@ -1,14 +1,17 @@
 //! Memory that the driver gives: on the device, and on the host within the device's reach.
 #![expect(unsafe_code, reason = "lends the driver's memory to an arena")]
 
+use std::hint;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use warpwire_ring::{DeviceAddress, Location, Region};
 
 use crate::arena::{Arena, ArenaError};
+use crate::executor::cuda::code::{CallError, Code};
 use crate::executor::cuda::driver::{DeviceBlock, HostBlock};
 use crate::executor::cuda::error::Error;
-use crate::executor::cuda::session::{Session, lock};
+use crate::executor::cuda::session::{Lane, Session, lock};
 
 /// Memory of the device: zeroed at the start, given out in pieces, freed as a whole when nobody
 /// holds it. The host reaches it by copies only.
@@ -94,6 +97,38 @@ impl DeviceArena {
         Ok(())
     }
 
+    /// Copies as many bytes as both arenas have from the start of this one to the start of another
+    /// of the same device, `times` times one after the other, and says how long that took by the
+    /// host's clock. Waits busily.
+    ///
+    /// # Errors
+    /// [`Error::Call`] for what the driver refuses; with [`Code::NOT_READY`] if the copies did not
+    /// end within 20 s.
+    pub fn copy_to(&self, to: &DeviceArena, times: u32) -> Result<Duration, Error> {
+        let (Some(from), Some(target)) = (&self.block, &to.block) else {
+            return Ok(Duration::ZERO);
+        };
+        let bytes = from.bytes.min(target.bytes);
+        let lane = Lane::open(&self.session)?;
+        let began = Instant::now();
+        lane.with(|driver, stream, event| {
+            for _ in 0..times {
+                driver.copy_across(from, target, bytes, stream)?;
+            }
+            driver.record(event, stream)
+        })?;
+        while lane.with(|driver, _, event| driver.is_done(event))? == Some(false) {
+            if began.elapsed() > LONGEST_COPY {
+                return Err(Error::Call(CallError {
+                    call: "cuMemcpyDtoDAsync",
+                    code: Code::NOT_READY,
+                }));
+            }
+            hint::spin_loop();
+        }
+        Ok(began.elapsed())
+    }
+
     fn offset(&self, address: DeviceAddress, length: u64) -> Result<u64, ArenaError> {
         if !self.whole.contains(address, length) {
             return Err(ArenaError::Bounds {
@@ -156,3 +191,6 @@ pub(super) fn pinned(session: &Arc<Session>, bytes: usize) -> Result<Arena, Erro
 }
 
 const PAGE: usize = 4096;
+
+/// How long copies may take.
+const LONGEST_COPY: Duration = Duration::from_secs(20);

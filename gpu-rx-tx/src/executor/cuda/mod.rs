@@ -35,6 +35,7 @@ use warpwire_device::KernelRow;
 use warpwire_ring::Location;
 
 use crate::arena::Arena;
+use crate::executor::Control;
 use crate::executor::error as executor;
 use crate::executor::launch::{Grid, Parameters};
 
@@ -59,6 +60,14 @@ use slices::{Budget, Course, Held, Share};
 pub fn devices() -> Result<Vec<Device>, Error> {
     let driver: Arc<dyn Driver> = Arc::new(Library::open()?);
     device::list(&driver)
+}
+
+/// The CUDA version that the driver knows: 12030 is 12.3.
+///
+/// # Errors
+/// [`Error::NoDriver`], or what the driver refuses.
+pub fn driver_version() -> Result<u32, Error> {
+    Ok(Library::open()?.version()?)
 }
 
 /// Settings of a [`CudaExecutor`].
@@ -96,9 +105,8 @@ impl Builder {
     /// Turns of the first slice, from 2 to 2^31. Without a word: 256.
     #[must_use]
     pub fn first_turns(self, first_turns: u64) -> Self {
-        let first_turns = first_turns.clamp(slices::LEAST_TURNS, 1 << 31);
         Self {
-            first_turns,
+            first_turns: slices::bounded(first_turns),
             ..self
         }
     }
@@ -218,16 +226,26 @@ impl CudaExecutor {
         slices: Slices,
     ) -> Result<Launch, Error> {
         let name = kernel.name;
-        let control = fitting(kernel, grid, &parameters)?;
+        let control = match slices.turns {
+            Some(_) => fitting(kernel, grid, &parameters)?,
+            None => alone(kernel, grid, &parameters)?,
+        };
         let function = self.info(name)?.function;
         let share = self.share(name, grid)?;
         let mut memory = parameters.memory;
-        memory.push(Arc::clone(control.memory()));
-        let turns = slices::arena_of(&memory, slices.turns).ok_or(Error::Turns {
-            kernel: name,
-            address: slices.turns,
-        })?;
+        if parameters.control.is_some() {
+            memory.push(Arc::clone(control.memory()));
+        }
+        let turns = match slices.turns {
+            Some(address) => Some(slices::arena_of(&memory, address).ok_or(Error::Turns {
+                kernel: name,
+                address,
+            })?),
+            None => None,
+        };
         let registered = self.reach(&memory, &slices)?;
+        let slice = slices.slice.unwrap_or(self.builder.slice);
+        let first_turns = slices.first_turns.unwrap_or(self.builder.first_turns);
         let progress = Arc::new(Progress::new(self.blank(name, grid, &memory)));
         let lane = Lane::open(&self.session).map_err(|source| Error::Kernel {
             kernel: name,
@@ -243,7 +261,7 @@ impl CudaExecutor {
             parameter: parameters.block.value(),
             control: control.clone(),
             turns,
-            budget: Budget::new(self.builder.first_turns, self.builder.slice),
+            budget: Budget::new(first_turns, slice),
             progress: Arc::clone(&progress),
             lane,
             held: Held {
@@ -263,7 +281,7 @@ impl CudaExecutor {
         Ok(Launch {
             control,
             progress,
-            slice: self.builder.slice,
+            slice,
         })
     }
 
@@ -318,21 +336,34 @@ impl CudaExecutor {
     }
 }
 
-/// The control of a launch whose parts fit together.
-fn fitting(
-    kernel: &KernelRow,
-    grid: Grid,
-    parameters: &Parameters,
-) -> Result<crate::executor::Control, Error> {
-    let name = kernel.name;
-    grid.check(name)?;
-    if parameters.layout != kernel.layout {
-        return Err(Error::Launch(executor::Error::Layout {
-            kernel: name,
+/// Whether grid and layout are the kernel's.
+fn check(kernel: &KernelRow, grid: Grid, parameters: &Parameters) -> Result<(), Error> {
+    grid.check(kernel.name)?;
+    match parameters.layout == kernel.layout {
+        true => Ok(()),
+        false => Err(Error::Launch(executor::Error::Layout {
+            kernel: kernel.name,
             given: parameters.layout,
             expected: kernel.layout,
-        }));
+        })),
     }
+}
+
+/// The control of a launch of one slice: the kernel's, or one that it knows nothing of.
+fn alone(kernel: &KernelRow, grid: Grid, parameters: &Parameters) -> Result<Control, Error> {
+    if parameters.control.is_some() {
+        return fitting(kernel, grid, parameters);
+    }
+    check(kernel, grid, parameters)?;
+    let bytes = Control::bytes(grid.total()) as usize + PAGE;
+    let arena = Arc::new(Arena::new(bytes, Location::PageableHost)?);
+    Ok(Control::allocate(&arena, grid.total())?)
+}
+
+/// The control of a launch whose parts fit together.
+fn fitting(kernel: &KernelRow, grid: Grid, parameters: &Parameters) -> Result<Control, Error> {
+    let name = kernel.name;
+    check(kernel, grid, parameters)?;
     let have = parameters.control.as_ref().map_or(0, |one| one.warps());
     match &parameters.control {
         Some(control) if have >= grid.total() => Ok(control.clone()),
@@ -343,6 +374,9 @@ fn fitting(
         })),
     }
 }
+
+/// Room to begin at a line.
+const PAGE: usize = 4096;
 
 /// Lanes of a warp.
 const LANES: u32 = 32;

@@ -2,6 +2,7 @@
 //! it is stopped or ends by itself. Between slices the application's own calls come through.
 #![expect(unsafe_code, reason = "launches carry the kernel's promise")]
 
+use std::hint;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -25,8 +26,8 @@ pub(super) struct Course {
     pub(super) shape: Shape,
     pub(super) parameter: u64,
     pub(super) control: Control,
-    /// The arena with the word that `slices.turns` names.
-    pub(super) turns: Arc<Arena>,
+    /// The arena with the word that `slices.turns` names, if it names one.
+    pub(super) turns: Option<Arc<Arena>>,
     pub(super) budget: Budget,
     pub(super) progress: Arc<Progress>,
     pub(super) lane: Lane,
@@ -65,6 +66,9 @@ impl Course {
                 report.turns += turns;
                 report.longest_slice = report.longest_slice.max(took);
             }
+            if self.turns.is_none() {
+                return Ok(self.verdicts());
+            }
             if let Some(exits) = self.judge(turns)? {
                 return Ok(exits);
             }
@@ -74,9 +78,9 @@ impl Course {
     }
 
     fn launch(&self, turns: u64) -> Result<(), Error> {
-        let address = self.held.slices.turns;
-        let word = self.turns.word(address)?;
-        word.store(turns, Ordering::Release);
+        if let (Some(address), Some(arena)) = (self.held.slices.turns, &self.turns) {
+            arena.word(address)?.store(turns, Ordering::Release);
+        }
         for block in 0..self.shape.blocks {
             self.control.expect_beat(block, NEVER);
         }
@@ -92,17 +96,30 @@ impl Course {
     /// Polls until the slice ended. What bounds this is the kernel's turns; whoever joins the
     /// launch has a deadline, and leaves this to go on.
     fn wait(&self) -> Result<(), Error> {
-        let mut pause = SHORTEST_PAUSE;
+        let mut pause = self.held.slices.pause;
         loop {
             let done = self.lane.with(|driver, _, event| driver.is_done(event));
             if done.map_err(|source| self.failed(source))? != Some(false) {
                 return Ok(());
             }
-            thread::sleep(pause);
+            if pause.is_zero() {
+                hint::spin_loop();
+            } else {
+                thread::sleep(pause);
+            }
             if self.control.stopped() {
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                pause = (pause * 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
             }
         }
+    }
+
+    /// How the blocks of the only slice ended, as far as they say it.
+    fn verdicts(&self) -> Vec<BlockExit> {
+        let blocks = (0..self.shape.blocks).map(|block| {
+            let cause = self.control.verdict(block).and_then(Cause::from_number);
+            BlockExit::Returned(cause)
+        });
+        blocks.collect()
     }
 
     /// How the blocks ended, if the launch is over. `turns` is what they had.
@@ -203,6 +220,11 @@ impl Drop for Share {
     }
 }
 
+/// A number of turns that a slice can have.
+pub(super) fn bounded(turns: u64) -> u64 {
+    turns.clamp(LEAST_TURNS, MOST_TURNS)
+}
+
 /// The arena that a 64-bit word lies in.
 pub(super) fn arena_of(memory: &[Arc<Arena>], word: DeviceAddress) -> Option<Arc<Arena>> {
     memory
@@ -215,14 +237,14 @@ pub(super) fn arena_of(memory: &[Arc<Arena>], word: DeviceAddress) -> Option<Arc
 const NEVER: u32 = u32::MAX;
 
 /// See [`Budget::learn`].
-pub(super) const LEAST_TURNS: u64 = 2;
+const LEAST_TURNS: u64 = 2;
 
 /// Turns of a slice fit a heartbeat.
 const MOST_TURNS: u64 = 1 << 31;
 
 /// How often the end of a slice is looked for. Shorter sleeps cost more than they win: the system
 /// adds as much.
-const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
+pub(super) const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
 
 /// How often it is looked for when the kernel does not stop.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);

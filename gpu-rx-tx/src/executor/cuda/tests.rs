@@ -68,6 +68,15 @@ impl Scene {
         beat.store(turns - 1 - spared, Ordering::Relaxed);
     }
 
+    /// A kernel whose second block ends with a cause.
+    fn causes(&self) -> Kernel {
+        let scene = self.clone();
+        Box::new(move |_| {
+            scene.verdict(1, Cause::LocalLength);
+            Slice::Ends(0)
+        })
+    }
+
     fn verdict(&self, block: u32, cause: Cause) {
         let beat = self.control.heartbeat_address(block).expect("one");
         let word = self.arena.half_word(beat.offset(VERDICT_OFFSET));
@@ -180,6 +189,7 @@ fn a_whole_life(double: &Arc<Double>, scene: &Scene) -> Result<(), Error> {
     let region = device.allocate(16, 16)?;
     device.write(region.address, &[1; 16])?;
     device.read(region.address, &mut [0; 16])?;
+    device.copy_to(&*executor.device_memory(1024)?, 2)?;
     let slices = Slices::new(scene.turns).device_memory(device);
     let mut parameters = scene.parameters();
     parameters.memory.push(pinned);
@@ -493,6 +503,61 @@ fn foreign_memory_is_registered_where_it_lies() {
     );
     assert_eq!(Arc::strong_count(&keep), 1, "the launch let go of it");
     assert_eq!(double.live().get("registration"), None);
+}
+
+#[test]
+fn a_launch_may_have_slices_of_its_own() {
+    let scene = Scene::new();
+    let (double, executor) = opened(scene.obedient(2));
+    let slices = Slices::new(scene.turns)
+        .first_turns(1)
+        .pause(Duration::ZERO);
+    let slices = slices.slice(Duration::ZERO);
+    double.set(|state| state.calls.clear());
+    let launch = executor.launch(&row("one"), GRID, scene.parameters(), slices);
+    let report = launch.expect("starts").join(LONG).expect("ends");
+    assert_eq!((report.slices, report.turns), (3, 6), "two turns a slice");
+}
+
+#[test]
+fn one_slice_alone_leaves_the_block_and_asks_for_nothing() {
+    let scene = Scene::new();
+    let (double, executor) = opened(Box::new(|_| Slice::Ends(1)));
+    let word = scene.arena.word(scene.turns).expect("is there");
+    word.store(77, Ordering::Relaxed);
+    let memory = vec![Arc::clone(&scene.arena)];
+    double.set(|state| state.calls.clear());
+    // SAFETY: the double runs no kernel.
+    let parameters = unsafe { Parameters::new(DeviceAddress::NULL, LAYOUT, memory) };
+    let launch = executor.launch(&row("one"), GRID, parameters, Slices::once());
+    let report = launch.expect("starts").join(LONG).expect("ends");
+    assert_eq!(report.slices, 1);
+    assert_eq!(report.blocks, [BlockExit::Returned(None); 2]);
+    assert_eq!(word.load(Ordering::Relaxed), 77);
+    let calls = double.calls();
+    let registered = calls
+        .iter()
+        .filter(|call| call.starts_with("cuMemHostRegister"));
+    assert_eq!(registered.count(), 1, "the launch's own memory: {calls:?}");
+    let kernel = |double: &Double| double.set(|state| state.kernel = Some(scene.causes()));
+    kernel(&double);
+    let launch = executor.launch(&row("one"), GRID, scene.parameters(), Slices::once());
+    let report = launch.expect("starts").join(LONG).expect("ends");
+    assert_eq!(report.cause(), Some(Cause::LocalLength), "it told");
+}
+
+#[test]
+fn copies_on_the_device_end() {
+    let (double, executor) = opened(Box::new(|_| Slice::Ends(0)));
+    let (one, other) = (executor.device_memory(100), executor.device_memory(60));
+    let (one, other) = (one.expect("fits"), other.expect("fits"));
+    double.set(|state| state.calls.clear());
+    one.copy_to(&other, 2).expect("ends");
+    let copies = double.calls();
+    let copies = copies.iter().filter(|call| call.starts_with("cuMemcpy"));
+    let copies: Vec<_> = copies.collect();
+    assert_eq!(copies, ["cuMemcpyDtoDAsync 60"; 2]);
+    assert_eq!(double.live().get("stream"), None, "{:?}", double.live());
 }
 
 #[test]

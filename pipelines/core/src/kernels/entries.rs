@@ -8,7 +8,9 @@
 )]
 
 use crate::format::{MemifClient, MemifServer, Mlx5, Xdp};
-use crate::kernels::{MacSwap, ReceiveCount, Transmit};
+use crate::kernels::{
+    ClockStep, IcrcSweep, MacSwap, ParseSweep, PublishTime, ReceiveCount, Transmit,
+};
 use crate::stages::BuiltIn;
 
 crate::kernel! {
@@ -38,6 +40,19 @@ crate::kernel! {
     transmit_memif_client = Transmit<MemifClient>,
     /// Generates frames, over memif rings of the peer.
     transmit_memif_server = Transmit<MemifServer>,
+}
+
+crate::kernel! {
+    /// The kernels that measure the machine.
+    pub fn gauges:
+    /// Takes the step of the clock.
+    gauge_clock = ClockStep,
+    /// Takes the time from publishing to completion.
+    gauge_publish = PublishTime,
+    /// Parses frames in memory.
+    gauge_parse = ParseSweep,
+    /// Checks the invariant CRC of frames in memory.
+    gauge_icrc = IcrcSweep,
 }
 
 crate::pipeline_kernels! {

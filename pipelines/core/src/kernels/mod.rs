@@ -1,12 +1,17 @@
 //! The kernels: the interpreter of pipelines, and plain ones that measure.
 
 mod count;
+mod gauge;
 mod input;
 mod measure;
 mod output;
 mod pipeline;
 mod transmit;
 
+pub use gauge::{
+    ClockStep, DESCRIPTOR_WORDS, IcrcSweep, ParseSweep, PublishTime, ROW, SweepCounters,
+    SweepParameters, TimingCounters, TimingParameters, TimingPort, WINDOW_READS,
+};
 pub use measure::{MacSwap, MeasureCounters, MeasureParameters, MeasurePort, ReceiveCount};
 pub use pipeline::Pipeline;
 pub use transmit::{
