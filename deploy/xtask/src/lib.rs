@@ -5,6 +5,7 @@
 //! Invariant: what it could not run, it says; a skipped check is never counted as passed.
 
 pub mod fuzz;
+pub mod gpu;
 pub mod interop;
 pub mod ptx;
 pub mod repository;

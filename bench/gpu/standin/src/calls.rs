@@ -114,7 +114,8 @@ calls! {
 
     /// The one context.
     fn cuDevicePrimaryCtxRetain(context: *mut Handle, device: c_int) {
-        let found = if device == DEVICE { Ok(to_handle(CONTEXT)) } else { Err(code::INVALID_DEVICE) };
+        let known = device == DEVICE;
+        let found = known.then(|| to_handle(CONTEXT)).ok_or(code::INVALID_DEVICE);
         // SAFETY: the caller's promise.
         unsafe { put(context, found) }
     }

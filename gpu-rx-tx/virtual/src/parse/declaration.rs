@@ -308,6 +308,10 @@ impl<'t> Cursor<'_, 't> {
     fn values(&mut self) -> Result<Vec<Value<'t>>, ParseError> {
         self.next();
         let mut found = Vec::new();
+        // All zeros.
+        if self.takes('}') {
+            return Ok(found);
+        }
         loop {
             if self.peek() == Kind::Mark('{') {
                 found.extend(self.values()?);

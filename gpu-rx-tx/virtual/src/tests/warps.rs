@@ -290,7 +290,8 @@ fn sleeping_lanes_let_their_warp_and_time_go_on() {
 #[test]
 fn tables_of_the_module_are_read_and_written() {
     let text = format!(
-        "{HEAD}.global .align 4 .b8 bytes[8] = {{1, 2, 3, 4, 255}};\n\
+        "{HEAD}.global .align 8 .b8 zeros[24] = {{}};\n\
+         .global .align 4 .b8 bytes[8] = {{1, 2, 3, 4, 255}};\n\
          .global .align 8 .u64 names[2] = {{bytes, generic(bytes)+4}};\n\
          .const .align 4 .u32 fixed = 77;\n.global .align 8 .b64 room;\n\
          .global .align 8 .b8 packed[8] = {{0xFF(bytes), 0xFF00(bytes), 0xFF0000(bytes), \
@@ -303,6 +304,7 @@ fn tables_of_the_module_are_read_and_written() {
          ld.const.u32 %r4, [fixed]; add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4;\n\
          atom.global.add.u64 %rd3, [room], 1; bar.warp.sync -1; ld.global.u64 %rd3, [room];\n\
          ld.global.u64 %rd6, [packed]; ld.u8 %r5, [%rd6+1]; add.u32 %r2, %r2, %r5;\n\
+         ld.global.u32 %r5, [zeros+20]; add.u32 %r2, %r2, %r5;\n\
          cvt.u64.u32 %rd4, %r2; shl.b64 %rd3, %rd3, 32; or.b64 %rd4, %rd4, %rd3;\n\
          mul.wide.u32 %rd5, %r1, 8; add.u64 %rd5, %rd5, %rd1; st.global.b64 [%rd5], %rd4;\n\
          ret;\n}}\n"
