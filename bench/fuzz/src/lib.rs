@@ -8,6 +8,7 @@
 pub mod capture;
 mod choices;
 pub mod headers;
+pub mod job;
 pub mod parser;
 pub mod pipeline;
 pub mod queues;

@@ -12,6 +12,7 @@ pub mod repository;
 pub mod setup;
 pub mod table;
 pub mod tiers;
+pub mod virtual_gpu;
 
 pub use warpwire_ptx::{Error, process};
 

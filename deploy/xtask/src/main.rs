@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use xtask::{Error, fuzz, gpu, interop, ptx, setup, tiers};
+use xtask::{Error, fuzz, gpu, interop, ptx, setup, tiers, virtual_gpu};
 
 /// The project's own tasks.
 #[derive(Parser)]
@@ -20,6 +20,8 @@ enum Task {
     Test(tiers::Options),
     /// Build, lint, assemble and measure the kernels as PTX.
     Ptx(ptx::Options),
+    /// Compare every kernel of the PTX on a virtual GPU with the CPU; fail on a difference.
+    Virtual(virtual_gpu::Options),
     /// Pack the check for a machine with a GPU into a folder.
     Gpu(gpu::Options),
     /// Run the fuzz targets, each for a while; fail on a finding.
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Task::Setup(options) => setup::main(&options),
         Task::Test(options) => tiers::main(&options),
         Task::Ptx(options) => ptx::main(&options),
+        Task::Virtual(options) => virtual_gpu::main(&options),
         Task::Gpu(options) => gpu::main(&options),
         Task::Fuzz(options) => fuzz::main(&options),
         Task::Interop(subject) => interop::main(&subject),

@@ -4,6 +4,8 @@
 //! `twins` runs a kernel at both widths against the same NIC and compares everything; `live` lets
 //! frames arrive between the looks of two lanes.
 
+#[path = "../../device/tests/queues/ground.rs"]
+mod ground;
 mod kernels;
 mod live;
 mod stage;

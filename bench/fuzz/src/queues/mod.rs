@@ -7,6 +7,7 @@
 //! the operations come from bytes.
 
 pub mod device;
+mod ground;
 pub mod stages;
 
 #[path = "../../../../gpu-rx-tx/device/tests/queues/desk.rs"]

@@ -6,15 +6,14 @@
 )]
 
 use std::iter::from_fn;
-use std::time::Duration;
+use std::mem::offset_of;
+use std::sync::Arc;
 
 use warpwire_core::block::{
     Block, BlockCounters, PARTIAL_CHECKSUMS, Parameters, PipelineParameters, Port, PortCounters,
     Steering,
 };
-use warpwire_core::format::{self, RingFormat};
-use warpwire_core::kernel::{Kernel, row};
-use warpwire_core::kernels::Pipeline;
+use warpwire_core::kernels::entries;
 use warpwire_core::program::{ARGS_BYTES, MAX_NICS, Op, Program};
 use warpwire_core::rule::{Looks, Prefix, Rule, Within};
 use warpwire_core::sample::{RingBlock, SLOT_BYTES};
@@ -22,69 +21,72 @@ use warpwire_core::spec::{PackedAddress, Span};
 use warpwire_core::stage::StageSet;
 use warpwire_core::stages::BuiltIn;
 use warpwire_device::{KernelRow, Scalar};
-use warpwire_gpu::CpuExecutor;
-use warpwire_gpu::executor::{Backend, Grid, IdlePolicy, Parameters as Promised};
-use warpwire_ring::DeviceAddress;
+use warpwire_gpu::Arena;
+use warpwire_gpu::executor::Parameters as Promised;
+use warpwire_ring::{DeviceAddress, Location, RxCursor, TxCursor};
 
 use super::desk::Desk;
-use super::wires::{Client, Memif, Mlx5, Server, Wire, Xdp};
+use super::wires::{Client, Memif, Mlx5, Server, Wire, Xdp, rx_cursor, tx_cursor};
 use crate::choices::Choices;
+use crate::job::{Job, Run};
 
 /// The bytes are a format, a program, then frames.
 pub fn check(data: &[u8]) {
-    let mut choices = Choices::new(data);
-    if let Some(format) = choices.below(3) {
-        let _ = outcome(format, choices, Width::One);
+    if let Some(format) = Choices::new(data).below(3) {
+        let _ = outcome(WIRES[format as usize], data, &alone);
     }
 }
 
-/// The same program over the same frames and queues of every format, one lane wide and 32 lanes
-/// wide in an order that `seed` decides. Says whether the bytes are a program.
-pub fn check_widths(data: &[u8], seed: u64) -> bool {
-    let mut choices = Choices::new(data);
-    let mut is_program = choices.below(3).is_some();
-    for format in 0..4 {
-        let one = outcome(format, choices.clone(), Width::One);
-        let many = outcome(format, choices.clone(), Width::Warp { seed });
-        assert_eq!(many, one, "format {format}, seed {seed}");
-        is_program &= one.is_some();
-    }
-    is_program
-}
-
-/// How many lanes run the kernel.
-#[derive(Clone, Copy)]
-enum Width {
-    One,
-    Warp { seed: u64 },
-}
+/// Queues that a program can be run over: the kernel's name, and what is special about the queues.
+pub const WIRES: [(&str, &str); 5] = [
+    ("pipeline_memif_client", ""),
+    ("pipeline_xdp", ""),
+    ("pipeline_mlx5", ""),
+    ("pipeline_memif_server", ""),
+    ("pipeline_mlx5", "scattered"),
+];
 
 /// What can be seen of a run from outside.
 #[derive(PartialEq, Debug)]
-struct Seen {
-    sent: Vec<Vec<u8>>,
-    dropped: Vec<u64>,
-    counters: Vec<u64>,
+pub struct Seen {
+    /// Frames that were sent.
+    pub sent: Vec<Vec<u8>>,
+    /// What the kernel returned, where that can be known.
+    pub code: Option<u32>,
+    /// Where the receive queue stands.
+    pub received: RxCursor,
+    /// Where the transmit queue stands.
+    pub transmitted: TxCursor,
+    /// The counters of all operations.
+    pub counters: Vec<u64>,
+    /// The counters of the port, then those of the block.
+    pub counted: Vec<u64>,
     /// Samples written, and frames that were looked at.
-    samples: (u32, u64),
+    pub samples: (u32, u64),
 }
 
-fn outcome(format: u32, choices: Choices<'_>, width: Width) -> Option<Seen> {
-    match format {
-        0 => run::<Memif<Client>, format::MemifClient>(choices, width),
-        1 => run::<Xdp, format::Xdp>(choices, width),
-        2 => run::<Mlx5<1>, format::Mlx5>(choices, width),
-        _ => run::<Memif<Server>, format::MemifServer>(choices, width),
+/// What comes of a program over queues of one of [`WIRES`]; nothing if the bytes are none.
+///
+/// # Panics
+/// If a frame is lost, a sound NIC is blamed, memory beside a queue was written, or the kernel did
+/// not end by itself.
+pub fn outcome(wire: (&str, &str), data: &[u8], run: &Run<'_>) -> Option<Seen> {
+    let mut choices = Choices::new(data);
+    choices.byte()?;
+    let row = entries::pipelines().iter().find(|row| row.name == wire.0);
+    let row = row.expect("is a kernel");
+    match wire {
+        ("pipeline_memif_client", _) => outcome_over::<Memif<Client>>(row, choices, run),
+        ("pipeline_memif_server", _) => outcome_over::<Memif<Server>>(row, choices, run),
+        ("pipeline_xdp", _) => outcome_over::<Xdp>(row, choices, run),
+        (_, "scattered") => outcome_over::<Mlx5<4>>(row, choices, run),
+        _ => outcome_over::<Mlx5<1>>(row, choices, run),
     }
 }
 
-fn run<W, F>(mut choices: Choices<'_>, width: Width) -> Option<Seen>
-where
-    W: Wire,
-    F: RingFormat<Receive = W::Rx, Transmit = W::Tx>,
-{
+fn outcome_over<W: Wire>(row: &KernelRow, mut choices: Choices<'_>, run: &Run) -> Option<Seen> {
     let mut wire = W::new(DEPTH, 0);
-    let mut tables = Tables::read(&mut choices)?;
+    let tables = Tables::read(&mut choices)?;
     let mut received = 0;
     while let Some(length) = choices.below(256) {
         let frame = choices.bytes(length as usize);
@@ -93,38 +95,39 @@ where
             received += 1;
         }
     }
-    tables.launch::<W, F>(&wire, width);
+    let stage = tables.lay_out(&wire);
+    let code = run(stage.job(row)).unwrap_or_else(|error| panic!("{error}"));
+    assert!(code.is_none_or(|code| code == 0), "ended with {code:?}");
     let sent: Vec<Vec<u8>> = from_fn(|| wire.take()).collect();
-    let dropped: u64 = tables.port_counters.drops.iter().sum();
+    let counted = stage.words(stage.port_counters, PortCounters::ENTRIES);
+    let dropped: u64 = counted.iter().take(DROPS).sum();
     let left = sent.len() as u64 + dropped;
     assert_eq!(received, left, "a frame is lost and not counted");
-    let causes = (
-        tables.port_counters.receive_cause,
-        tables.port_counters.transmit_cause,
+    assert_eq!(
+        counted.get(CAUSES..CAUSES + 2),
+        Some(&[0, 0][..]),
+        "a sound NIC is blamed"
     );
-    assert_eq!(causes, (0, 0), "a sound NIC is blamed");
     wire.check_untouched();
+    let block_counters = stage.words(stage.block_counters, BlockCounters::ENTRIES);
     Some(Seen {
         sent,
-        dropped: tables.port_counters.drops.to_vec(),
-        counters: tables.counters,
-        samples: (tables.ring.written, tables.ring.seen),
+        code,
+        received: rx_cursor(&wire),
+        transmitted: tx_cursor(&wire),
+        counters: stage.words(stage.counters, stage.counter_count),
+        counted: [counted, block_counters].concat(),
+        samples: stage.samples(),
     })
 }
 
-/// All that the kernel reads and writes but for the queues.
+/// All that the kernel reads but for the queues.
 struct Tables {
     ops: Vec<Op>,
     rules: Vec<Rule>,
-    addresses: Vec<PackedAddress>,
+    addresses: [PackedAddress; 2],
     outputs: [Span; MAX_NICS],
     flags: u16,
-    /// Counters of all operations.
-    counters: Vec<u64>,
-    port_counters: Box<PortCounters>,
-    block_counters: Box<BlockCounters>,
-    ring: Box<RingBlock>,
-    samples: Vec<u128>,
 }
 
 impl Tables {
@@ -144,7 +147,6 @@ impl Tables {
             // A port without operations is not received from.
             return None;
         }
-        let entries: u32 = ops.iter().map(counter_entries).sum();
         let own = PackedAddress {
             words: [0x0a00_0001, 0, 0, 0],
             version: 4,
@@ -156,106 +158,148 @@ impl Tables {
         Some(Self {
             ops,
             rules,
-            addresses: vec![own, other],
+            addresses: [own, other],
             outputs: [outputs; MAX_NICS],
             flags,
-            counters: vec![0; entries as usize],
-            port_counters: Box::default(),
-            block_counters: Box::default(),
-            ring: Box::default(),
-            samples: vec![0; SAMPLES * SLOT_BYTES as usize / 16],
         })
     }
 
-    fn launch<W, F>(&mut self, wire: &W, width: Width)
-    where
-        W: Wire,
-        F: RingFormat<Receive = W::Rx, Transmit = W::Tx>,
-    {
-        let address = |pointer: *mut u64| DeviceAddress::new(pointer as u64);
-        *self.ring = RingBlock {
-            depth: SAMPLES as u32,
-            slots: address(self.samples.as_mut_ptr().cast()),
-            ..RingBlock::default()
-        };
-        let mut counters = address(self.counters.as_mut_ptr());
+    /// Puts everything where a kernel can reach it.
+    fn lay_out(mut self, wire: &impl Wire) -> Stage {
+        let counter_count: u32 = self.ops.iter().map(counter_entries).sum();
+        let bytes = (64 << 10) + counter_count as usize * 8;
+        let arena = Arena::new(bytes, Location::PageableHost).expect("memory can be had");
+        let cut = |bytes: usize| arena.allocate(bytes as u64, 128).expect("fits").address;
+        let counters = cut(counter_count as usize * 8);
+        let (port_counters, block_counters) = (
+            cut(size_of::<PortCounters>()),
+            cut(size_of::<BlockCounters>()),
+        );
+        let samples = place(
+            &arena,
+            RingBlock {
+                depth: SAMPLES as u32,
+                slots: cut(SAMPLES * SLOT_BYTES as usize),
+                ..RingBlock::default()
+            },
+        );
+        let mut next = counters;
         for op in &mut self.ops {
             op.counter_count = counter_entries(op);
-            op.counters = counters;
-            counters = counters.offset(u64::from(op.counter_count) * 8);
+            op.counters = next;
+            next = next.offset(u64::from(op.counter_count) * 8);
             if !op.samples.is_null() {
-                op.samples = address((&raw mut *self.ring).cast());
+                op.samples = samples;
             }
         }
         let port = Port {
             receive: wire.rx_block(),
             transmit: wire.tx_block(),
             program: Program {
-                ops: address(self.ops.as_mut_ptr().cast()),
-                rules: address(self.rules.as_mut_ptr().cast()),
-                addresses: address(self.addresses.as_mut_ptr().cast()),
+                ops: place_all(&arena, &self.ops),
+                rules: place_all(&arena, &self.rules),
+                addresses: place_all(&arena, &self.addresses),
                 op_count: self.ops.len() as u32,
                 rule_count: self.rules.len() as u32,
                 address_count: self.addresses.len() as u32,
                 reserved: 0,
             },
-            counters: address((&raw mut *self.port_counters).cast()),
+            counters: port_counters,
             mac: [2, 0, 0, 0, 0, 1],
             flags: self.flags,
             nic: 0,
             queue: 0,
         };
         let block = Block {
-            ports: DeviceAddress::new(&raw const port as u64),
-            counters: address((&raw mut *self.block_counters).cast()),
+            ports: place(&arena, port),
+            counters: block_counters,
             near: 1,
             far: 0,
             outputs: self.outputs,
         };
-        let mut stop = 0u32;
         let parameters = PipelineParameters {
             header: PipelineParameters::HEADER,
             steering: Steering {
-                stop: DeviceAddress::new(&raw mut stop as u64),
-                heartbeats: DeviceAddress::NULL,
                 turns: TURNS,
+                ..Steering::default()
             },
             stages: BuiltIn::LAYOUT,
-            blocks: DeviceAddress::new(&raw const block as u64),
+            blocks: place(&arena, block),
             block_count: 1,
             reserved: 0,
         };
-        match width {
-            Width::One => {
-                let desk = Desk::new();
-                let simt = Scalar::new(&desk);
-                // SAFETY: everything that the parameters point to lives until the end of this
-                // function, and nobody else drives the wire's queues.
-                let ended = unsafe { Pipeline::<BuiltIn, F, F>::run(&simt, &parameters) };
-                assert_eq!(ended, Ok(()));
-            }
-            Width::Warp { seed } => {
-                let row = row::<Pipeline<BuiltIn, F, F>>("pipeline");
-                let block = DeviceAddress::new(&raw const parameters as u64);
-                // SAFETY: as above, and the launch is over before this function is.
-                let promised =
-                    unsafe { Promised::new(block, PipelineParameters::LAYOUT, Vec::new()) };
-                warp(&row, promised, seed);
-            }
+        Stage {
+            parameters: place(&arena, parameters),
+            counters,
+            counter_count,
+            port_counters,
+            block_counters,
+            sample_ring: samples,
+            queues: Arc::clone(&wire.pages().ground.0),
+            arena: Arc::new(arena),
         }
     }
 }
 
-/// Runs a kernel as one warp of 32 lanes to its end.
-fn warp(row: &KernelRow, parameters: Promised, seed: u64) {
-    let executor = CpuExecutor::builder()
-        .idle(IdlePolicy::POLITE)
-        .backend(Backend::Lockstep { seed })
-        .build()
-        .expect("threads can be had");
-    let launch = executor.launch(row, Grid::ONE, parameters);
-    let report = launch.expect("launches").join(PATIENCE).expect("ends");
-    assert_eq!(report.cause(), None);
+fn place<T: Copy>(arena: &Arena, value: T) -> DeviceAddress {
+    arena.place(value).expect("fits").address
+}
+
+fn place_all<T: Copy>(arena: &Arena, values: &[T]) -> DeviceAddress {
+    arena.place_all(values).expect("fits").address
+}
+
+/// The memory of a launch: everything that the kernel reads and writes.
+struct Stage {
+    arena: Arc<Arena>,
+    queues: Arc<Arena>,
+    parameters: DeviceAddress,
+    counters: DeviceAddress,
+    counter_count: u32,
+    port_counters: DeviceAddress,
+    block_counters: DeviceAddress,
+    sample_ring: DeviceAddress,
+}
+
+impl Stage {
+    fn job<'a>(&self, row: &'a KernelRow) -> Job<'a> {
+        let memory = vec![Arc::clone(&self.arena), Arc::clone(&self.queues)];
+        // SAFETY: the block was laid out in these arenas with all that it points to; nobody else
+        // drives the wire's queues.
+        let parameters =
+            unsafe { Promised::new(self.parameters, PipelineParameters::LAYOUT, memory) };
+        Job {
+            row,
+            block: self.parameters,
+            parameters,
+        }
+    }
+
+    fn words(&self, first: DeviceAddress, count: u32) -> Vec<u64> {
+        let mut bytes = vec![0; count as usize * 8];
+        self.arena.read(first, &mut bytes).expect("inside");
+        let words = bytes.as_chunks::<8>().0.iter();
+        words.map(|word| u64::from_ne_bytes(*word)).collect()
+    }
+
+    fn samples(&self) -> (u32, u64) {
+        let at = |offset: usize| self.sample_ring.offset(offset as u64);
+        let mut written = [0; 4];
+        let read = self
+            .arena
+            .read(at(offset_of!(RingBlock, written)), &mut written);
+        read.expect("inside");
+        let seen = self.words(at(offset_of!(RingBlock, seen)), 1);
+        (u32::from_ne_bytes(written), seen[0])
+    }
+}
+
+/// Runs a kernel here and now, one lane wide.
+fn alone(job: Job<'_>) -> Result<Option<u32>, String> {
+    let desk = Desk::new();
+    // SAFETY: the job's promise; its memory lives until the end of this function.
+    let code = unsafe { (job.row.scalar)(&Scalar::new(&desk), job.block) };
+    Ok(Some(code))
 }
 
 fn counter_entries(op: &Op) -> u32 {
@@ -320,9 +364,10 @@ fn rule(choices: &mut Choices<'_>) -> Option<Rule> {
     })
 }
 
+/// Where drops end and causes begin in the port's counters.
+const DROPS: usize = offset_of!(PortCounters, checksums_completed) / 8;
+const CAUSES: usize = offset_of!(PortCounters, receive_cause) / 8;
 const DEPTH: u32 = 32;
 /// Enough for all frames, of which a turn takes many.
 const TURNS: u64 = 40;
 const SAMPLES: usize = 4;
-/// Long enough for any kernel that ends at all.
-const PATIENCE: Duration = Duration::from_secs(60);

@@ -39,6 +39,8 @@ pub enum Tier {
     Docs,
     /// Kernels as PTX: built, linted, assembled, measured, and the committed one fresh.
     Ptx,
+    /// The PTX on a virtual GPU against the kernels on the CPU.
+    Virtual,
     /// Tests against other programs over a network, in namespaces of their own.
     Peers,
     /// The command against outside judges.
@@ -54,6 +56,7 @@ impl Tier {
             Self::Unit => "unit",
             Self::Docs => "docs",
             Self::Ptx => "ptx",
+            Self::Virtual => "virtual",
             Self::Peers => "peers",
             Self::Interop => "interop",
         }
@@ -65,11 +68,12 @@ impl Tier {
             Self::Lint => 300,
             Self::Build => 600,
             Self::Structure => 60,
-            Self::Unit => 420,
-            Self::Docs => 180,
+            Self::Unit => 300,
+            Self::Docs => 120,
             Self::Ptx => 480,
+            Self::Virtual => 240,
             Self::Peers => 240,
-            Self::Interop => 420,
+            Self::Interop => 360,
         })
     }
 
@@ -93,10 +97,12 @@ pub fn main(options: &Options) -> Result<bool, Error> {
     } else {
         options.tiers.clone()
     };
-    if chosen
-        .iter()
-        .any(|tier| matches!(tier, Tier::Structure | Tier::Unit | Tier::Peers))
-    {
+    if chosen.iter().any(|tier| {
+        matches!(
+            tier,
+            Tier::Structure | Tier::Unit | Tier::Virtual | Tier::Peers
+        )
+    }) {
         chosen.push(Tier::Build);
     }
     chosen.sort();
@@ -166,6 +172,7 @@ impl Run {
             Tier::Docs => self.docs(deadline)?,
             Tier::Structure | Tier::Unit | Tier::Peers => self.tests(tier, deadline)?,
             Tier::Ptx => self.ptx(deadline)?,
+            Tier::Virtual => Counts::of_cases(&self.run_own(&["virtual"], deadline)?.1),
             Tier::Interop => {
                 let words = ["interop", "packets", "--quick"];
                 Counts::of_cases(&self.run_own(&words, deadline)?.1)

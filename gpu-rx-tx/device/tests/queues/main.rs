@@ -4,6 +4,7 @@
 //! over all of them.
 
 mod desk;
+mod ground;
 mod hostile;
 mod model;
 mod payload;

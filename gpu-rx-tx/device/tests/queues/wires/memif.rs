@@ -328,8 +328,8 @@ impl<R: Role> Wire for Memif<R> {
         unsafe { memory::store_release_u16(index, at.wrapping_add(steps as u16)) };
     }
 
-    fn check_untouched(&self) {
-        self.pages.check_marks();
+    fn pages(&self) -> &Pages {
+        &self.pages
     }
 }
 

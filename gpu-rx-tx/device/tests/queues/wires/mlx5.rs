@@ -357,7 +357,7 @@ impl<const SEGMENTS: u32> Wire for Mlx5<SEGMENTS> {
         }
     }
 
-    fn check_untouched(&self) {
-        self.pages.check_marks();
+    fn pages(&self) -> &Pages {
+        &self.pages
     }
 }

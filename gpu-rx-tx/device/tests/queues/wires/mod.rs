@@ -1,4 +1,6 @@
 //! A receive and a transmit queue of each format, with the format's other half as the NIC.
+//!
+//! The memory is the `ground` of whoever names this module.
 #![expect(
     unsafe_code,
     reason = "tests own the memory that queues and NICs work on"
@@ -13,6 +15,8 @@ use warpwire_ring::{
     Cause, DeviceAddress, Location, Provenance, QueueBlock, Receive, Region, RxCursor, Transmit,
     TxCursor, memory,
 };
+
+use super::ground::Ground;
 
 pub(crate) use memif::{Client, Memif, Server};
 pub(crate) use mlx5::Mlx5;
@@ -65,8 +69,13 @@ pub(crate) trait Wire: Sized {
     /// The NIC works on whatever it finds in the rings. Does nothing where its half is another
     /// driver, or has an oracle of its own.
     fn work(&mut self) {}
+    /// All memory of the wire.
+    fn pages(&self) -> &Pages;
+
     /// Panics if memory that belongs to nothing was written.
-    fn check_untouched(&self);
+    fn check_untouched(&self) {
+        self.pages().check_marks();
+    }
 
     /// Whether receive and transmit buffers can change places.
     fn shares_a_pool(&self) -> bool {
@@ -101,40 +110,32 @@ pub(crate) struct Span {
 /// Zeroed memory that is handed out in pieces, every one on lines of its own, with a line of marks
 /// before and behind it.
 pub(crate) struct Pages {
-    pages: Vec<Page>,
+    pub(crate) ground: Ground,
     used: usize,
     marks: Vec<DeviceAddress>,
 }
 
-#[derive(Clone, Copy)]
-#[repr(C, align(4096))]
-struct Page([u8; 4096]);
-
 impl Pages {
     pub(crate) fn new(bytes: usize) -> Self {
-        let pages = vec![Page([0; 4096]); bytes.div_ceil(4096)];
         Self {
-            pages,
+            ground: Ground::new(bytes),
             used: 0,
             marks: Vec::new(),
         }
     }
 
     pub(crate) fn cut(&mut self, bytes: usize, alignment: usize) -> DeviceAddress {
-        let start = self.pages.as_mut_ptr() as u64;
+        let start = self.ground.start();
         // A line of marks before the piece, and one behind it.
         let at = (self.used + MARKS.len()).next_multiple_of(alignment.max(128));
         self.used = at + bytes + MARKS.len();
-        assert!(
-            self.used <= self.pages.len() * 4096,
-            "test memory is too small"
-        );
+        assert!(self.used <= self.ground.bytes(), "test memory is too small");
         for place in [at - MARKS.len(), at + bytes] {
-            let mark = DeviceAddress::new(start).offset(place as u64);
+            let mark = start.offset(place as u64);
             put_bytes(&MARKS, mark);
             self.marks.push(mark);
         }
-        DeviceAddress::new(start).offset(at as u64)
+        start.offset(at as u64)
     }
 
     /// Panics if somebody wrote beside a piece.

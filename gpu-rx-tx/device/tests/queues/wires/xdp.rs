@@ -263,8 +263,8 @@ impl Wire for Xdp {
         }
     }
 
-    fn check_untouched(&self) {
-        self.pages.check_marks();
+    fn pages(&self) -> &Pages {
+        &self.pages
     }
 }
 

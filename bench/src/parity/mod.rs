@@ -1,0 +1,210 @@
+//! Comparisons: each kernel on some machine gives what it gives on the CPU, one lane wide.
+//!
+//! The subject of a comparison is an entry point, found by its name, over queues of its format with
+//! the format's other half as the NIC; or a pipeline file over soft NICs or memif, with all the
+//! kernels that it takes. A seed decides traffic, parameters and the order of what has none.
+//!
+//! What is compared: frames that leave, cursors, every counter, and what kernels return where they
+//! return something. Before that, each kernel is given wrong parameter blocks: it ends at once and
+//! touches nothing.
+
+mod blocks;
+mod files;
+mod machine;
+mod plain;
+mod programs;
+mod seen;
+mod stage;
+
+#[path = "../../fuzz/src/queues/ground.rs"]
+mod ground;
+#[path = "../../../gpu-rx-tx/device/tests/queues/wires/mod.rs"]
+#[expect(dead_code, reason = "the device crate's own tests use more of it")]
+mod wires;
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use warpwire_core::kernels::entries;
+
+pub use machine::Machine;
+
+/// A comparison.
+pub struct Case {
+    /// The entry point, or the pipeline file.
+    pub subject: String,
+    /// What it runs over.
+    pub over: &'static str,
+    check: Box<Check>,
+}
+
+/// Compares a machine with the CPU for one seed; frames that passed on the CPU.
+type Check = dyn Fn(&Machine, u64) -> Result<u64, String> + Send + Sync;
+
+impl std::fmt::Debug for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Case({} over {})", self.subject, self.over)
+    }
+}
+
+impl Case {
+    fn new<S: Into<String>>(
+        subject: S,
+        over: &'static str,
+        check: impl Fn(&Machine, u64) -> Result<u64, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            subject: subject.into(),
+            over,
+            check: Box::new(check),
+        }
+    }
+
+    /// Compares for one seed; frames that passed on the CPU.
+    ///
+    /// # Errors
+    /// What differs, or what went wrong.
+    pub fn check(&self, machine: &Machine, seed: u64) -> Result<u64, String> {
+        let checked = catch_unwind(AssertUnwindSafe(|| (self.check)(machine, seed)));
+        checked.unwrap_or_else(|payload| {
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+            Err(text.unwrap_or("a panic without words").to_owned())
+        })
+    }
+
+    /// Compares for some seeds.
+    pub fn run(&self, machine: &Machine, seeds: impl Iterator<Item = u64>) -> Verdict {
+        let start = Instant::now();
+        let mut verdict = Verdict {
+            subject: self.subject.clone(),
+            over: self.over,
+            ..Verdict::default()
+        };
+        for seed in seeds {
+            match self.check(machine, seed) {
+                Ok(frames) => verdict.frames += frames,
+                Err(what) => {
+                    verdict.failure = Some(Failure {
+                        seed: Some(seed),
+                        what,
+                    });
+                    break;
+                }
+            }
+            verdict.seeds += 1;
+        }
+        verdict.took = start.elapsed();
+        let idle = verdict.seeds > 0 && verdict.frames < LEAST_FRAMES * verdict.seeds;
+        if idle && verdict.failure.is_none() {
+            let what = format!("nothing was compared: {} frames", verdict.frames);
+            verdict.failure = Some(Failure { seed: None, what });
+        }
+        verdict
+    }
+}
+
+/// What came of a comparison.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// The entry point, or the pipeline file.
+    pub subject: String,
+    /// What it ran over.
+    pub over: &'static str,
+    /// Seeds without a difference.
+    pub seeds: u64,
+    /// Frames that passed.
+    pub frames: u64,
+    /// How long it took.
+    pub took: Duration,
+    /// What differs.
+    pub failure: Option<Failure>,
+}
+
+/// Why a comparison failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed that repeats it; every seed does if there is none.
+    pub seed: Option<u64>,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// Every comparison of kernels: for the entry points of a module, and for the kernels that it must
+/// have. One without a comparison, and one that the module lacks, is a case that fails.
+pub fn kernels<'a>(entries: impl Iterator<Item = &'a str>) -> Vec<Case> {
+    let entries: BTreeSet<&str> = entries.collect();
+    let must = entries::pipelines().iter().chain(entries::measuring());
+    let must: BTreeSet<&str> = must.map(|row| row.name).collect();
+    let mut cases = Vec::new();
+    for &name in &entries {
+        let found = [plain::cases(name), programs::cases(name)].concat_cases();
+        match found.is_empty() {
+            false => cases.extend(found),
+            true => cases.push(refusal(name, NO_COMPARISON)),
+        }
+    }
+    let absent = must.difference(&entries);
+    cases.extend(absent.map(|name| refusal(name, NOT_THERE)));
+    cases
+}
+
+/// Every comparison of pipeline files.
+pub fn files() -> Vec<Case> {
+    files::cases()
+}
+
+fn refusal(name: &str, why: &'static str) -> Case {
+    Case::new(name, "nothing", move |_, _| Err(why.to_owned()))
+}
+
+trait ConcatCases {
+    fn concat_cases(self) -> Vec<Case>;
+}
+
+impl<const N: usize> ConcatCases for [Vec<Case>; N] {
+    fn concat_cases(self) -> Vec<Case> {
+        self.into_iter().flatten().collect()
+    }
+}
+
+/// Runs cases on `threads` threads, and tells of each verdict as it comes. In the order of the
+/// cases.
+pub fn run_all(
+    cases: &[Case],
+    machine: &Machine,
+    seeds: std::ops::Range<u64>,
+    threads: usize,
+    tell: impl Fn(&Verdict) + Sync,
+) -> Vec<Verdict> {
+    let next = AtomicUsize::new(0);
+    let verdicts = Mutex::new(vec![Verdict::default(); cases.len()]);
+    thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(case) = cases.get(place) else {
+                        break;
+                    };
+                    let verdict = case.run(machine, seeds.clone());
+                    tell(&verdict);
+                    let mut all = verdicts.lock().unwrap_or_else(|error| error.into_inner());
+                    all[place] = verdict;
+                }
+            });
+        }
+    });
+    verdicts
+        .into_inner()
+        .unwrap_or_else(|error| error.into_inner())
+}
+
+const NO_COMPARISON: &str = "no comparison knows this entry point; write one in bench/src/parity";
+const NOT_THERE: &str = "the PTX has no such entry point; renew it with `cargo xtask ptx`";
+/// Frames of a seed, on average, below which a comparison says nothing.
+const LEAST_FRAMES: u64 = 20;
