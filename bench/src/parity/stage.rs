@@ -5,9 +5,10 @@
 )]
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use warpwire_core::block;
-use warpwire_device::KernelRow;
+use warpwire_device::{KernelRow, VERDICT_OFFSET};
 use warpwire_fuzz::job::Job;
 use warpwire_gpu::Arena;
 use warpwire_gpu::executor::Parameters;
@@ -17,14 +18,18 @@ use super::wires::Wire;
 
 /// An arena for parameter blocks, tables and counters, beside the one of a wire.
 pub(super) struct Stage {
-    pub(super) arena: Arc<Arena>,
+    arena: Arc<Arena>,
     wire: Arc<Arena>,
+    /// The heartbeat, with the word for the cause behind it.
+    pub(super) heartbeat: DeviceAddress,
 }
 
 impl Stage {
     pub(super) fn new(wire: &impl Wire) -> Self {
         let arena = Arena::new(BYTES, Location::PageableHost).expect("memory can be had");
+        let heartbeat = arena.allocate(128, 128).expect("fits").address;
         Self {
+            heartbeat,
             arena: Arc::new(arena),
             wire: Arc::clone(&wire.pages().ground.0),
         }
@@ -58,6 +63,12 @@ impl Stage {
             block,
             parameters,
         }
+    }
+
+    /// What ended the kernel that ran last, 0 if nothing did.
+    pub(super) fn take_cause(&self) -> u32 {
+        let word = self.arena.half_word(self.heartbeat.offset(VERDICT_OFFSET));
+        word.expect("inside").swap(0, Ordering::Relaxed)
     }
 
     pub(super) fn words(&self, first: DeviceAddress, bytes: usize) -> Vec<u64> {

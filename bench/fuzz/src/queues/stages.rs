@@ -8,6 +8,7 @@
 use std::iter::from_fn;
 use std::mem::offset_of;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use warpwire_core::block::{
     Block, BlockCounters, PARTIAL_CHECKSUMS, Parameters, PipelineParameters, Port, PortCounters,
@@ -20,7 +21,7 @@ use warpwire_core::sample::{RingBlock, SLOT_BYTES};
 use warpwire_core::spec::{PackedAddress, Span};
 use warpwire_core::stage::StageSet;
 use warpwire_core::stages::BuiltIn;
-use warpwire_device::{KernelRow, Scalar};
+use warpwire_device::{KernelRow, Scalar, VERDICT_OFFSET};
 use warpwire_gpu::Arena;
 use warpwire_gpu::executor::Parameters as Promised;
 use warpwire_ring::{DeviceAddress, Location, RxCursor, TxCursor};
@@ -51,8 +52,6 @@ pub const WIRES: [(&str, &str); 5] = [
 pub struct Seen {
     /// Frames that were sent.
     pub sent: Vec<Vec<u8>>,
-    /// What the kernel returned, where that can be known.
-    pub code: Option<u32>,
     /// Where the receive queue stands.
     pub received: RxCursor,
     /// Where the transmit queue stands.
@@ -96,8 +95,8 @@ fn outcome_over<W: Wire>(row: &KernelRow, mut choices: Choices<'_>, run: &Run) -
         }
     }
     let stage = tables.lay_out(&wire);
-    let code = run(stage.job(row)).unwrap_or_else(|error| panic!("{error}"));
-    assert!(code.is_none_or(|code| code == 0), "ended with {code:?}");
+    run(stage.job(row)).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(stage.cause(), 0, "the number of what ended the kernel");
     let sent: Vec<Vec<u8>> = from_fn(|| wire.take()).collect();
     let counted = stage.words(stage.port_counters, PortCounters::ENTRIES);
     let dropped: u64 = counted.iter().take(DROPS).sum();
@@ -112,7 +111,6 @@ fn outcome_over<W: Wire>(row: &KernelRow, mut choices: Choices<'_>, run: &Run) -
     let block_counters = stage.words(stage.block_counters, BlockCounters::ENTRIES);
     Some(Seen {
         sent,
-        code,
         received: rx_cursor(&wire),
         transmitted: tx_cursor(&wire),
         counters: stage.words(stage.counters, stage.counter_count),
@@ -171,6 +169,7 @@ impl Tables {
         let arena = Arena::new(bytes, Location::PageableHost).expect("memory can be had");
         let cut = |bytes: usize| arena.allocate(bytes as u64, 128).expect("fits").address;
         let counters = cut(counter_count as usize * 8);
+        let heartbeat = cut(128);
         let (port_counters, block_counters) = (
             cut(size_of::<PortCounters>()),
             cut(size_of::<BlockCounters>()),
@@ -221,6 +220,7 @@ impl Tables {
             header: PipelineParameters::HEADER,
             steering: Steering {
                 turns: TURNS,
+                heartbeats: heartbeat,
                 ..Steering::default()
             },
             stages: BuiltIn::LAYOUT,
@@ -229,6 +229,7 @@ impl Tables {
             reserved: 0,
         };
         Stage {
+            heartbeat,
             parameters: place(&arena, parameters),
             counters,
             counter_count,
@@ -254,6 +255,7 @@ struct Stage {
     arena: Arc<Arena>,
     queues: Arc<Arena>,
     parameters: DeviceAddress,
+    heartbeat: DeviceAddress,
     counters: DeviceAddress,
     counter_count: u32,
     port_counters: DeviceAddress,
@@ -280,6 +282,11 @@ impl Stage {
         self.arena.read(first, &mut bytes).expect("inside");
         let words = bytes.as_chunks::<8>().0.iter();
         words.map(|word| u64::from_ne_bytes(*word)).collect()
+    }
+
+    fn cause(&self) -> u32 {
+        let word = self.arena.half_word(self.heartbeat.offset(VERDICT_OFFSET));
+        word.expect("inside").load(Ordering::Relaxed)
     }
 
     fn samples(&self) -> (u32, u64) {
