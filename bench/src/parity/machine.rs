@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use warpwire::pipelines::runtime::Settings;
 use warpwire_fuzz::job::Job;
-use warpwire_gpu::CpuExecutor;
-use warpwire_gpu::executor::{Backend, Exit, Grid, Program, Time};
+use warpwire_gpu::executor::{Backend, Exit, Grid, Placement, Program, Time};
+use warpwire_gpu::{CpuExecutor, Service};
 
 /// A kind of executor, in virtual time: a seed decides what has no order.
 #[derive(Clone, Debug)]
@@ -63,6 +63,12 @@ pub(super) struct Ready {
 }
 
 impl Ready {
+    /// Lets a service run beside the kernels.
+    pub(super) fn serve(&self, service: Box<dyn Service>) -> Result<(), String> {
+        let added = self.executor.add_service(service, Placement::Any);
+        added.map(|_| ()).map_err(|error| error.to_string())
+    }
+
     /// Runs one warp to its end.
     pub(super) fn run(&self, job: Job<'_>) -> Result<Option<u32>, String> {
         let name = job.row.name;

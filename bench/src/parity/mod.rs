@@ -10,6 +10,7 @@
 
 mod blocks;
 mod files;
+mod gauges;
 mod machine;
 mod plain;
 mod programs;
@@ -30,6 +31,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use warpwire_core::kernels::entries;
+use warpwire_device::KernelRow;
 
 pub use machine::Machine;
 
@@ -138,19 +140,33 @@ pub struct Failure {
 /// have. One without a comparison, and one that the module lacks, is a case that fails.
 pub fn kernels<'a>(entries: impl Iterator<Item = &'a str>) -> Vec<Case> {
     let entries: BTreeSet<&str> = entries.collect();
-    let must = entries::pipelines().iter().chain(entries::measuring());
-    let must: BTreeSet<&str> = must.map(|row| row.name).collect();
+    let must: BTreeSet<&str> = rows().map(|row| row.name).collect();
     let mut cases = Vec::new();
     for &name in &entries {
-        let found = [plain::cases(name), programs::cases(name)].concat_cases();
-        match found.is_empty() {
-            false => cases.extend(found),
-            true => cases.push(refusal(name, NO_COMPARISON)),
+        let of_kinds = [
+            plain::cases(name),
+            programs::cases(name),
+            gauges::cases(name),
+        ];
+        let before = cases.len();
+        cases.extend(of_kinds.into_iter().flatten());
+        if cases.len() == before {
+            cases.push(refusal(name, NO_COMPARISON));
         }
     }
     let absent = must.difference(&entries);
     cases.extend(absent.map(|name| refusal(name, NOT_THERE)));
     cases
+}
+
+/// The kernels that the PTX must have.
+pub fn rows() -> impl Iterator<Item = &'static KernelRow> {
+    let kinds = [
+        entries::pipelines(),
+        entries::measuring(),
+        entries::gauges(),
+    ];
+    kinds.into_iter().flatten()
 }
 
 /// Every comparison of pipeline files.
@@ -160,16 +176,6 @@ pub fn files() -> Vec<Case> {
 
 fn refusal(name: &str, why: &'static str) -> Case {
     Case::new(name, "nothing", move |_, _| Err(why.to_owned()))
-}
-
-trait ConcatCases {
-    fn concat_cases(self) -> Vec<Case>;
-}
-
-impl<const N: usize> ConcatCases for [Vec<Case>; N] {
-    fn concat_cases(self) -> Vec<Case> {
-        self.into_iter().flatten().collect()
-    }
 }
 
 /// Runs cases on `threads` threads, and tells of each verdict as it comes. In the order of the

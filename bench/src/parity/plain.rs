@@ -79,7 +79,7 @@ fn measure<W: Wire>(row: &KernelRow, machine: &Machine, seed: u64) -> Result<Out
     let ready = machine.ready(seed)?;
     let mut dice = Dice::new(seed);
     let mut wire = W::new(DEPTH, STARTS[dice.below(4) as usize]);
-    let stage = Stage::new(&wire);
+    let stage = Stage::beside(&wire);
     let counters = stage.cut(size_of::<MeasureCounters>());
     let port = stage.place(MeasurePort {
         receive: wire.rx_block(),
@@ -133,7 +133,7 @@ fn transmit<W: Wire>(row: &KernelRow, machine: &Machine, seed: u64) -> Result<Ou
     let ready = machine.ready(seed)?;
     let mut dice = Dice::new(seed);
     let mut wire = W::new(DEPTH, STARTS[dice.below(4) as usize]);
-    let stage = Stage::new(&wire);
+    let stage = Stage::beside(&wire);
     let counters = stage.cut(size_of::<TransmitCounters>());
     let port = stage.place(TransmitPort {
         transmit: wire.tx_block(),
@@ -260,7 +260,7 @@ fn template(length: u32, dice: &mut Dice) -> Template {
 }
 
 /// Frames of every kind, some of them malformed.
-fn frames() -> Vec<Vec<u8>> {
+pub(super) fn frames() -> Vec<Vec<u8>> {
     let lines = include_str!("../../../pipelines/core/testdata/frames.hex").lines();
     let lines = lines.filter(|line| !line.starts_with('#') && !line.is_empty());
     let bytes = |text: &str| -> Vec<u8> {

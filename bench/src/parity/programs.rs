@@ -96,7 +96,7 @@ fn corpus() -> Result<Vec<PathBuf>, String> {
 
 fn wrong_blocks<W: Wire>(row: &KernelRow, machine: &Machine, seed: u64) -> Result<(), String> {
     let wire = W::new(32, 0);
-    let stage = Stage::new(&wire);
+    let stage = Stage::beside(&wire);
     let block = Block {
         ports: stage.cut(size_of::<Port>()),
         counters: stage.cut(size_of::<BlockCounters>()),

@@ -16,22 +16,27 @@ use warpwire_ring::{DeviceAddress, Location};
 
 use super::wires::Wire;
 
-/// An arena for parameter blocks, tables and counters, beside the one of a wire.
+/// An arena for parameter blocks, tables and counters, and what other memory there is.
 pub(super) struct Stage {
-    arena: Arc<Arena>,
-    wire: Arc<Arena>,
+    pub(super) arena: Arc<Arena>,
+    others: Vec<Arc<Arena>>,
     /// The heartbeat, with the word for the cause behind it.
     pub(super) heartbeat: DeviceAddress,
 }
 
 impl Stage {
-    pub(super) fn new(wire: &impl Wire) -> Self {
+    /// Beside the memory of a wire.
+    pub(super) fn beside(wire: &impl Wire) -> Self {
+        Self::new(vec![Arc::clone(&wire.pages().ground.0)])
+    }
+
+    pub(super) fn new(others: Vec<Arc<Arena>>) -> Self {
         let arena = Arena::new(BYTES, Location::PageableHost).expect("memory can be had");
         let heartbeat = arena.allocate(128, 128).expect("fits").address;
         Self {
             heartbeat,
             arena: Arc::new(arena),
-            wire: Arc::clone(&wire.pages().ground.0),
+            others,
         }
     }
 
@@ -47,6 +52,23 @@ impl Stage {
         self.arena.place(value).expect("fits").address
     }
 
+    pub(super) fn place_all<T: Copy>(&self, values: &[T]) -> DeviceAddress {
+        self.arena.place_all(values).expect("fits").address
+    }
+
+    pub(super) fn write(&self, address: DeviceAddress, bytes: &[u8]) {
+        self.arena.write(address, bytes).expect("inside");
+    }
+
+    pub(super) fn half_word(&self, address: DeviceAddress) -> u32 {
+        let word = self.arena.half_word(address).expect("inside");
+        word.load(Ordering::Relaxed)
+    }
+
+    fn arenas(&self) -> impl Iterator<Item = &Arc<Arena>> {
+        std::iter::once(&self.arena).chain(&self.others)
+    }
+
     /// A launch of a kernel with a parameter block that lies in this stage, or with a wrong address
     /// that it must refuse.
     pub(super) fn job<'a, P: block::Parameters>(
@@ -54,9 +76,10 @@ impl Stage {
         row: &'a KernelRow,
         block: DeviceAddress,
     ) -> Job<'a> {
-        let memory = vec![Arc::clone(&self.arena), Arc::clone(&self.wire)];
-        // SAFETY: the block, and all that it points to, lies in these arenas: the stage's, and the
-        // wire's, whose queues nobody else drives meanwhile. The type of the block is the kernel's.
+        let memory = self.arenas().cloned().collect();
+        // SAFETY: the block, and all that it points to, lies in these arenas; those besides the
+        // stage's are a wire's, whose queues nobody else drives meanwhile. The type of the block is
+        // the kernel's.
         let parameters = unsafe { Parameters::new(block, P::LAYOUT, memory) };
         Job {
             row,
@@ -81,7 +104,7 @@ impl Stage {
     /// All bytes that a kernel could change.
     pub(super) fn image(&self) -> Vec<u8> {
         let mut image = Vec::new();
-        for arena in [&self.arena, &self.wire] {
+        for arena in self.arenas() {
             let whole = arena.whole();
             let start = image.len();
             image.resize(start + whole.length as usize, 0);
@@ -92,4 +115,4 @@ impl Stage {
     }
 }
 
-const BYTES: usize = 256 << 10;
+const BYTES: usize = 512 << 10;
