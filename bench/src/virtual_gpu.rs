@@ -32,7 +32,7 @@ pub(super) fn main(options: &Options) -> Result<bool, String> {
     let text = std::fs::read_to_string(&path);
     let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
     let module = Module::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-    let mut cases = parity::kernels(module.entries());
+    let mut cases = parity::kernels(module.entries(), &parity::corpus());
     cases.extend(parity::files());
     if let Some(only) = &options.only {
         cases.retain(|case| case.subject == *only);

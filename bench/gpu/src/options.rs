@@ -11,6 +11,9 @@ pub(crate) struct Options {
     /// The PTX. Without a word: `warpwire.ptx` beside this program.
     #[arg(long, overrides_with = "ptx")]
     pub(crate) ptx: Option<PathBuf>,
+    /// The folder of programs for comparisons. Without a word: `corpus` beside this program.
+    #[arg(long, overrides_with = "corpus")]
+    pub(crate) corpus: Option<PathBuf>,
     /// Where the record goes.
     #[arg(long, default_value = "gpu-check.json")]
     pub(crate) output: PathBuf,
@@ -21,6 +24,6 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Ends after so many seconds, whatever is left to do.
-    #[arg(long, default_value_t = 285, value_parser = clap::value_parser!(u64).range(10..=600))]
+    #[arg(long, default_value_t = 285, value_parser = clap::value_parser!(u64).range(2..=290))]
     pub(crate) seconds: u64,
 }

@@ -54,6 +54,16 @@ pub(crate) const LOAD: Part = Part {
     budget: Duration::from_secs(150),
 };
 
+pub(crate) const PARITY: Part = Part {
+    name: "parity",
+    measured: "every entry point of the PTX, on the virtual GPU and on this device, gives what its \
+               row gives on the CPU: frames that leave, cursors, counters, refusals of wrong \
+               parameter blocks; over queues of every format against the format's other half, \
+               programs of pipelines, frames in memory. An entry point without a comparison counts \
+               as a difference",
+    budget: Duration::from_secs(90),
+};
+
 pub(crate) const CLOCK: Part = Part {
     name: "clock",
     measured: "differences between two readings of the GPU's nanosecond clock that differ \

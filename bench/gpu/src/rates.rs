@@ -306,7 +306,7 @@ fn peers(rings: u32) -> usize {
 
 const BLOCKS: &[u32] = &[1, 2, 4, 8, 16, 32, 64, 128];
 const QUICK_BLOCKS: &[u32] = &[1, 2];
-const WINDOW: Duration = Duration::from_millis(400);
+const WINDOW: Duration = Duration::from_millis(250);
 const QUICK_WINDOW: Duration = Duration::from_millis(60);
 /// How long the first frame may take.
 const START: Duration = Duration::from_secs(5);

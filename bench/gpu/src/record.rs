@@ -200,7 +200,14 @@ fn table(record: &Record) -> String {
             None => "passed".to_owned(),
             Some(why) => format!("FAILED: {why}"),
         };
-        text += &format!("{:name$}  {outcome} ({:.1} s)\n", row.name, row.seconds);
+        let place = match row.on_hardware {
+            true => "",
+            false => ", on a stand-in",
+        };
+        text += &format!(
+            "{:name$}  {outcome} ({:.1} s{place})\n",
+            row.name, row.seconds
+        );
         for (left, right) in &row.lines {
             text += &format!("{:name$}  {left:what$}  {right}\n", "");
         }

@@ -1,6 +1,7 @@
 //! What the parts work with: the PTX, the device, the executor.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -31,6 +32,12 @@ pub(crate) enum Refusal {
         path: PathBuf,
         source: std::io::Error,
     },
+    /// The programs for comparisons cannot be read.
+    #[error("{path}: {source}; name the folder with --corpus", path = path.display())]
+    Corpus {
+        path: PathBuf,
+        source: std::io::Error,
+    },
 }
 
 impl Refusal {
@@ -38,7 +45,7 @@ impl Refusal {
     pub(crate) fn status(&self) -> u8 {
         match self {
             Self::NoGpu(_) => 3,
-            Self::Ordinal { .. } | Self::Ptx { .. } => 2,
+            Self::Ordinal { .. } | Self::Ptx { .. } | Self::Corpus { .. } => 2,
         }
     }
 }
@@ -75,6 +82,8 @@ pub(crate) struct Ground {
     pub(crate) device: OnDevice,
     pub(crate) ptx: OnPtx,
     pub(crate) text: String,
+    /// The folder of programs for comparisons.
+    pub(crate) corpus: PathBuf,
     pub(crate) ordinal: u32,
     pub(crate) quick: bool,
 }
@@ -82,9 +91,19 @@ pub(crate) struct Ground {
 impl Ground {
     /// Reads the PTX and looks for the device.
     pub(crate) fn find(options: &Options) -> Result<Self, Refusal> {
-        let path = options.ptx.clone().unwrap_or_else(beside);
+        let path = options
+            .ptx
+            .clone()
+            .unwrap_or_else(|| beside("warpwire.ptx"));
         let text = std::fs::read_to_string(&path);
         let text = text.map_err(|source| Refusal::Ptx { path, source })?;
+        let corpus = options.corpus.clone().unwrap_or_else(|| beside("corpus"));
+        if let Err(source) = std::fs::read_dir(&corpus) {
+            return Err(Refusal::Corpus {
+                path: corpus,
+                source,
+            });
+        }
         let devices = cuda::devices().map_err(Refusal::NoGpu)?;
         let ordinal = options.device;
         let device = devices.get(ordinal as usize);
@@ -98,6 +117,7 @@ impl Ground {
             device: on_device(device, version),
             ptx: on_ptx(&text),
             text,
+            corpus,
             ordinal,
             quick: options.quick,
         })
@@ -130,16 +150,16 @@ fn on_ptx(text: &str) -> OnPtx {
     }
 }
 
-/// The PTX that lies beside this program.
-fn beside() -> PathBuf {
+/// What lies beside this program.
+fn beside(name: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
-    own.with_file_name("warpwire.ptx")
+    own.with_file_name(name)
 }
 
 /// A device with all kernels on it.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    pub(crate) cuda: CudaExecutor,
+    pub(crate) cuda: Arc<CudaExecutor>,
     pub(crate) quick: bool,
     pub(crate) on_hardware: bool,
 }
@@ -175,7 +195,7 @@ impl Setting {
             failure: None,
         };
         let setting = Self {
-            cuda,
+            cuda: Arc::new(cuda),
             quick: ground.quick,
             on_hardware: ground.device.on_hardware,
         };

@@ -46,10 +46,9 @@ pub(crate) fn measure(setting: &Setting, limit: Limit) -> Outcome {
         limit.check()?;
         // Of slices few pass in a second, of launches many.
         let samples = match way.name {
-            "slices" => setting.size(20_000_000, 2_000),
+            "slices" => setting.size(1_000_000, 2_000),
             _ => setting.size(20_000, 100),
         };
-        let samples = samples.min(MOST_SAMPLES);
         let taken = clock::take(setting, samples, limit, way.adjust)?;
         let slices = taken.report.slices.max(1);
         let elapsed = taken.report.elapsed.as_nanos() as f64;
@@ -77,6 +76,3 @@ pub(crate) fn measure(setting: &Setting, limit: Limit) -> Outcome {
     found.values = values.into();
     Ok(found)
 }
-
-/// As many as fit the memory that is asked for.
-const MOST_SAMPLES: u32 = 4_000_000;

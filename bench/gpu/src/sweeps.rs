@@ -52,7 +52,7 @@ const WORKS: [Work; 4] = [
         kind: Kind::Roce,
         frame_bytes: 510,
         read_bytes: 510,
-        frames: 1 << 18,
+        frames: 1 << 19,
         laps: 4,
     },
     Work {
@@ -61,7 +61,7 @@ const WORKS: [Work; 4] = [
         kind: Kind::Roce,
         frame_bytes: 1498,
         read_bytes: 1498,
-        frames: 1 << 17,
+        frames: 1 << 18,
         laps: 4,
     },
 ];

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -46,7 +47,7 @@ fn check(packed: &Path, libraries: &Path, words: &[&str]) -> Seen {
     Seen::of(&output)
 }
 
-/// The program and the PTX, as they are packed for another machine.
+/// The program, the PTX and the programs of comparisons, as they are packed for another machine.
 fn packed(name: &str) -> PathBuf {
     let folder = folder(name);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -58,6 +59,7 @@ fn packed(name: &str) -> PathBuf {
         "warpwire-gpu-check",
     );
     link(&root.join("pipelines/kernels/warpwire.ptx"), "warpwire.ptx");
+    link(&root.join("bench/fuzz/corpus/stages"), "corpus");
     folder
 }
 
@@ -100,11 +102,12 @@ fn wrong_arguments_are_told_apart() {
             &["--frequency", "7"][..],
             "unexpected argument '--frequency'",
         ),
-        (&["--seconds", "3"], "3 is not in 10..=600"),
+        (&["--seconds", "1"], "1 is not in 2..=290"),
         (
             &["--device", "1"],
             "--device 1: there is no such GPU; name one from 0 to 0",
         ),
+        (&["--corpus", "absent"], "absent: No such file or directory"),
         (
             &["--ptx", "absent.ptx"],
             "absent.ptx: No such file or directory",
@@ -152,6 +155,19 @@ fn the_whole_check_on_a_stand_in() {
         let part = parts.iter().find(|part| part["name"] == name);
         part.map(|part| &part["values"]).expect("is there")
     };
+    let comparisons = of("parity")["comparisons"].as_array().expect("comparisons");
+    for kernel in &parts[0]["values"]["kernels"].as_array().expect("kernels")[..] {
+        for machine in ["virtual", "cuda"] {
+            let compared = |row: &&Value| {
+                row["kernel"] == kernel["name"] && row["machine"] == machine && row["seeds"] == 1
+            };
+            let name = &kernel["name"];
+            assert!(
+                comparisons.iter().any(|row| compared(&row)),
+                "{name} on {machine}"
+            );
+        }
+    }
     assert!(of("clock")["step_ns"]["p50"].as_u64() > Some(0));
     assert_eq!(of("latency")["doorbells"], 300);
     assert!(of("sweeps")["parse_64"]["ratio_to_copy"].as_f64() > Some(0.0));
@@ -162,6 +178,53 @@ fn the_whole_check_on_a_stand_in() {
         12,
         "two directions, three sizes, two numbers of blocks"
     );
+}
+
+/// Kernels that do not what their names say are found, on the device and on the virtual GPU.
+#[test]
+fn a_wrong_kernel_is_found() {
+    let (packed, library) = (packed("swapped"), stand_in("swapped-library"));
+    let ptx = std::fs::read_to_string(packed.join("warpwire.ptx")).expect("is there");
+    let swapped = ptx
+        .replace(".entry gauge_parse(", ".entry gauge_other(")
+        .replace(".entry gauge_icrc(", ".entry gauge_parse(")
+        .replace(".entry gauge_other(", ".entry gauge_icrc(");
+    assert_ne!(swapped, ptx);
+    std::fs::write(packed.join("swapped.ptx"), swapped).expect("can be written");
+    let seen = check(&packed, &library, &["--quick", "--ptx", "swapped.ptx"]);
+    assert_eq!(seen.status, Some(1), "{}{}", seen.out, seen.error);
+    let record = std::fs::read(packed.join("gpu-check.json")).expect("a record");
+    let record: Value = serde_json::from_slice(&record).expect("is JSON");
+    let parts = record["parts"].as_array().expect("parts");
+    let parity = parts.iter().find(|part| part["name"] == "parity");
+    let parity = parity.expect("was compared");
+    let rows = parity["values"]["comparisons"].as_array().expect("rows");
+    let wrong = rows.iter().filter(|row| row["difference"].is_string());
+    let mut wrong: Vec<_> = wrong
+        .map(|row| (row["kernel"].as_str(), row["machine"].as_str()))
+        .collect();
+    wrong.sort_unstable();
+    let want = ["gauge_icrc", "gauge_parse"]
+        .map(|kernel| ["cuda", "virtual"].map(|machine| (Some(kernel), Some(machine))));
+    assert_eq!(wrong, want.concat(), "{parity}");
+}
+
+/// Sizes for a GPU take a stand-in too long: the check ends all the same, and says what is missing.
+#[test]
+fn the_deadline_holds() {
+    let (packed, library) = (packed("late"), stand_in("late-library"));
+    let begun = Instant::now();
+    let seen = check(&packed, &library, &["--seconds", "2"]);
+    let took = begun.elapsed();
+    assert_eq!(seen.status, Some(1), "{}{}", seen.out, seen.error);
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    let record = std::fs::read(packed.join("gpu-check.json")).expect("a record");
+    let record: Value = serde_json::from_slice(&record).expect("is JSON");
+    assert_eq!(record["passed"], false);
+    let parts = record["parts"].as_array().expect("parts");
+    let reasons = parts.iter().filter_map(|part| part["failure"].as_str());
+    let reasons: Vec<&str> = reasons.collect();
+    assert!(!reasons.is_empty(), "{record}");
 }
 
 /// A part that fails is in the record, and the others run all the same.
@@ -184,4 +247,6 @@ fn a_failure_is_recorded() {
     assert!(why.contains("line 3 of the PTX"), "{why}");
 }
 
-const PARTS: &[&str] = &["load", "clock", "latency", "sweeps", "slices", "rates"];
+const PARTS: &[&str] = &[
+    "load", "parity", "clock", "latency", "sweeps", "slices", "rates",
+];

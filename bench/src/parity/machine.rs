@@ -1,10 +1,13 @@
 //! What kernels run on.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use warpwire::pipelines::runtime::Settings;
 use warpwire_fuzz::job::Job;
+use warpwire_gpu::executor::cuda::{CudaExecutor, Slices};
 use warpwire_gpu::executor::{Backend, Exit, Grid, Placement, Program, Time};
 use warpwire_gpu::{CpuExecutor, Service};
 
@@ -13,6 +16,7 @@ use warpwire_gpu::{CpuExecutor, Service};
 pub struct Machine {
     backend: fn(u64) -> Backend,
     program: Option<Arc<dyn Program>>,
+    cuda: Option<Arc<CudaExecutor>>,
 }
 
 impl Machine {
@@ -20,12 +24,14 @@ impl Machine {
     pub const SCALAR: Self = Self {
         backend: |_| Backend::Scalar,
         program: None,
+        cuda: None,
     };
 
     /// The CPU, 32 lanes a warp.
     pub const LOCKSTEP: Self = Self {
         backend: |seed| Backend::Lockstep { seed },
         program: None,
+        cuda: None,
     };
 
     /// A virtual GPU.
@@ -33,6 +39,16 @@ impl Machine {
         Self {
             backend: |seed| Backend::Virtual { seed },
             program: Some(program),
+            cuda: None,
+        }
+    }
+
+    /// A GPU, in its own time: for comparisons of kernels. A pipeline file is refused there, because
+    /// its time is not virtual.
+    pub fn gpu(cuda: Arc<CudaExecutor>) -> Self {
+        Self {
+            cuda: Some(cuda),
+            ..Self::SCALAR
         }
     }
 
@@ -41,46 +57,117 @@ impl Machine {
         Settings {
             backend: (self.backend)(seed),
             program: self.program.clone(),
+            cuda: self.cuda.clone(),
             time: Time::Virtual { seed },
-            ..Settings::default()
         }
     }
 
     pub(super) fn ready(&self, seed: u64) -> Result<Ready, String> {
+        if let Some(cuda) = &self.cuda {
+            return Ok(Ready::Gpu {
+                cuda: Arc::clone(cuda),
+                services: Mutex::default(),
+            });
+        }
         let executor = self.settings(seed).executor().build();
-        Ok(Ready {
-            executor: executor.map_err(|error| error.to_string())?,
-            // Entry points return nothing on a GPU.
+        Ok(Ready::Here {
+            executor: Box::new(executor.map_err(|error| error.to_string())?),
             returns: self.program.is_none(),
         })
     }
 }
 
 /// A machine that runs one kernel after the other.
-pub(super) struct Ready {
-    executor: CpuExecutor,
-    returns: bool,
+pub(super) enum Ready {
+    Here {
+        executor: Box<CpuExecutor>,
+        /// Entry points return nothing on a GPU.
+        returns: bool,
+    },
+    Gpu {
+        cuda: Arc<CudaExecutor>,
+        services: Mutex<Vec<Served>>,
+    },
 }
 
 impl Ready {
     /// Lets a service run beside the kernels.
     pub(super) fn serve(&self, service: Box<dyn Service>) -> Result<(), String> {
-        let added = self.executor.add_service(service, Placement::Any);
-        added.map(|_| ()).map_err(|error| error.to_string())
+        match self {
+            Self::Here { executor, .. } => {
+                let added = executor.add_service(service, Placement::Any);
+                added.map(|_| ()).map_err(|error| error.to_string())
+            }
+            Self::Gpu { services, .. } => {
+                let mut services = services.lock().unwrap_or_else(PoisonError::into_inner);
+                services.push(Served::start(service));
+                Ok(())
+            }
+        }
     }
 
     /// Runs one warp to its end.
     pub(super) fn run(&self, job: Job<'_>) -> Result<Option<u32>, String> {
         let name = job.row.name;
-        let launch = self.executor.launch(job.row, Grid::ONE, job.parameters);
+        let (executor, returns) = match self {
+            Self::Here { executor, returns } => (executor, *returns),
+            Self::Gpu { cuda, .. } => return on_gpu(cuda, job),
+        };
+        let launch = executor.launch(job.row, Grid::ONE, job.parameters);
         let report = launch.and_then(|launch| launch.join(PATIENCE));
         let report = report.map_err(|error| error.to_string())?;
         match report.warps.first().map(|warp| warp.exit) {
-            Some(Exit::Returned(code)) => Ok(self.returns.then_some(code)),
+            Some(Exit::Returned(code)) => Ok(returns.then_some(code)),
             other => Err(format!("{name} ended by {other:?}")),
         }
     }
 }
+
+/// One slice, with the turns that the block says.
+fn on_gpu(cuda: &CudaExecutor, job: Job<'_>) -> Result<Option<u32>, String> {
+    let slices = Slices::once().pause(Duration::ZERO);
+    let launch = cuda.launch(job.row, Grid::ONE, job.parameters, slices);
+    let report = launch.and_then(|launch| launch.join(PATIENCE));
+    report.map_err(|error| error.to_string())?;
+    Ok(None)
+}
+
+/// A service on a thread of its own, until this is dropped.
+pub(super) struct Served {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    fn start(mut service: Box<dyn Service>) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&over);
+        let thread = thread::spawn(move || {
+            while !told.load(Ordering::Relaxed) {
+                if service.run(BUDGET) == 0 {
+                    thread::yield_now();
+                }
+            }
+        });
+        Self {
+            over,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A service that panicked did not serve, which the comparison sees.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a service may do at a time.
+const BUDGET: u32 = 64;
 
 /// Long enough for anything that ends at all; of virtual time.
 const PATIENCE: Duration = Duration::from_secs(10);

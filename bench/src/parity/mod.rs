@@ -25,6 +25,7 @@ mod wires;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -138,14 +139,15 @@ pub struct Failure {
 
 /// Every comparison of kernels: for the entry points of a module, and for the kernels that it must
 /// have. One without a comparison, and one that the module lacks, is a case that fails.
-pub fn kernels<'a>(entries: impl Iterator<Item = &'a str>) -> Vec<Case> {
+/// `corpus` is the folder of the programs of pipelines.
+pub fn kernels<'a>(entries: impl Iterator<Item = &'a str>, corpus: &Path) -> Vec<Case> {
     let entries: BTreeSet<&str> = entries.collect();
     let must: BTreeSet<&str> = rows().map(|row| row.name).collect();
     let mut cases = Vec::new();
     for &name in &entries {
         let of_kinds = [
             plain::cases(name),
-            programs::cases(name),
+            programs::cases(name, corpus),
             gauges::cases(name),
         ];
         let before = cases.len();
@@ -167,6 +169,11 @@ pub fn rows() -> impl Iterator<Item = &'static KernelRow> {
         entries::gauges(),
     ];
     kinds.into_iter().flatten()
+}
+
+/// Where the programs of pipelines lie in the repository that this was built from.
+pub fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/stages")
 }
 
 /// Every comparison of pipeline files.

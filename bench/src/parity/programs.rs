@@ -22,7 +22,7 @@ use super::wires::{Client, Memif, Mlx5, Server, Wire, Xdp};
 use super::{Case, Machine};
 
 /// The comparisons of an entry point, if it is a pipeline kernel.
-pub(super) fn cases(name: &str) -> Vec<Case> {
+pub(super) fn cases(name: &str, corpus: &Path) -> Vec<Case> {
     let Some(row) = entries::pipelines().iter().find(|row| row.name == name) else {
         return Vec::new();
     };
@@ -35,15 +35,22 @@ pub(super) fn cases(name: &str) -> Vec<Case> {
             (_, "scattered") => "mlx5 scattered",
             _ => "mlx5",
         };
+        let corpus = corpus.to_owned();
         Case::new(kernel, over, move |machine, seed| {
-            check(row, (kernel, special), machine, seed)
+            check(row, (kernel, special), &corpus, machine, seed)
         })
     };
     wires.map(case).collect()
 }
 
 /// Every program has one seed of [`SEEDS`].
-fn check(row: &KernelRow, wire: (&str, &str), machine: &Machine, seed: u64) -> Result<u64, String> {
+fn check(
+    row: &KernelRow,
+    wire: (&str, &str),
+    corpus: &Path,
+    machine: &Machine,
+    seed: u64,
+) -> Result<u64, String> {
     match wire.0 {
         "pipeline_memif_client" => wrong_blocks::<Memif<Client>>(row, machine, seed)?,
         "pipeline_memif_server" => wrong_blocks::<Memif<Server>>(row, machine, seed)?,
@@ -52,7 +59,7 @@ fn check(row: &KernelRow, wire: (&str, &str), machine: &Machine, seed: u64) -> R
     }
     let (cpu, other) = (Machine::SCALAR.ready(seed)?, machine.ready(seed)?);
     let mut frames = 0;
-    for file in corpus()?
+    for file in programs(corpus)?
         .iter()
         .skip((seed % SEEDS) as usize)
         .step_by(SEEDS as usize)
@@ -82,10 +89,9 @@ fn seen(outcome: stages::Seen) -> Seen {
     seen
 }
 
-fn corpus() -> Result<Vec<PathBuf>, String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/stages");
+fn programs(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let wrong = |error| format!("{}: {error}", folder.display());
-    let entries = fs::read_dir(&folder).map_err(wrong)?;
+    let entries = fs::read_dir(folder).map_err(wrong)?;
     let files: Result<Vec<_>, _> = entries
         .map(|entry| entry.map(|entry| entry.path()))
         .collect();

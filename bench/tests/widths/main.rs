@@ -6,7 +6,7 @@ use warpwire_core::kernels::entries;
 
 #[test]
 fn kernels_of_32_lanes_do_as_one_lane_does() {
-    let cases = parity::kernels(parity::rows().map(|row| row.name));
+    let cases = parity::kernels(parity::rows().map(|row| row.name), &parity::corpus());
     let is_pipeline = |case: &Case| case.subject.starts_with("pipeline");
     let (pipelines, measuring): (Vec<_>, Vec<_>) = cases.into_iter().partition(is_pipeline);
     let mut verdicts = Vec::new();
@@ -29,7 +29,7 @@ fn kernels_of_32_lanes_do_as_one_lane_does() {
 #[test]
 fn a_kernel_without_comparison_and_one_that_is_absent_fail() {
     let names = entries::measuring().iter().map(|row| row.name);
-    let cases = parity::kernels(names.chain(["mac_swap_carrier_pigeon"]));
+    let cases = parity::kernels(names.chain(["mac_swap_carrier_pigeon"]), &parity::corpus());
     let failed = |name: &str| {
         let of_name = cases.iter().filter(|case| case.subject == name);
         let verdicts: Vec<_> = of_name

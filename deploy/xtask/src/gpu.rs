@@ -11,8 +11,8 @@ use crate::{Error, cargo, repository};
 
 /// Arguments of `cargo xtask gpu`.
 ///
-/// Builds the program of bench/gpu in release and packs it with its script and the committed PTX.
-/// The folder needs neither network nor Rust: copy it to a machine with a GPU, of the same
+/// Builds the program of bench/gpu in release and packs it with its script, the committed PTX and
+/// the programs that pipelines are compared with. The folder needs neither network nor Rust: copy it to a machine with a GPU, of the same
 /// architecture and with a glibc as new as this one's, and run `check` in it.
 #[derive(clap::Args, Debug)]
 pub struct Options {
@@ -45,11 +45,16 @@ pub fn main(options: &Options) -> Result<bool, Error> {
     let folder = options.output.clone();
     let folder = folder.unwrap_or_else(|| target.join("gpu-check"));
     fs::create_dir_all(&folder).map_err(|source| Error::file(&folder, source))?;
-    for (from, name) in [
-        (root.join("bench/gpu/check"), "check"),
-        (target.join("release").join(PROGRAM), PROGRAM),
-        (ptx, "warpwire.ptx"),
-    ] {
+    let mut files = vec![
+        (root.join("bench/gpu/check"), PathBuf::from("check")),
+        (target.join("release").join(PROGRAM), PROGRAM.into()),
+        (ptx, "warpwire.ptx".into()),
+    ];
+    let programs = root.join(PROGRAMS);
+    for name in repository::files(&programs)? {
+        files.push((programs.join(&name), Path::new("corpus").join(&name)));
+    }
+    for (from, name) in files {
         process::copy(&from, &folder.join(name))?;
     }
     println!(
@@ -76,6 +81,8 @@ fn commit(root: &Path) -> String {
     }
 }
 
+/// What pipelines are compared with.
+const PROGRAMS: &str = "bench/fuzz/corpus/stages";
 const PROGRAM: &str = "warpwire-gpu-check";
 const LONGEST_BUILD: Duration = Duration::from_secs(1200);
 const SHORT: Duration = Duration::from_secs(20);
