@@ -43,8 +43,8 @@ impl Machine {
         }
     }
 
-    /// A GPU, in its own time: for comparisons of kernels. A pipeline file is refused there, because
-    /// its time is not virtual.
+    /// A GPU, in its own time: for comparisons of kernels. A pipeline file is refused there,
+    /// because its time is not virtual.
     pub fn gpu(cuda: Arc<CudaExecutor>) -> Self {
         Self {
             cuda: Some(cuda),

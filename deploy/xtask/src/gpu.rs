@@ -12,8 +12,9 @@ use crate::{Error, cargo, repository};
 /// Arguments of `cargo xtask gpu`.
 ///
 /// Builds the program of bench/gpu in release and packs it with its script, the committed PTX and
-/// the programs that pipelines are compared with. The folder needs neither network nor Rust: copy it to a machine with a GPU, of the same
-/// architecture and with a glibc as new as this one's, and run `check` in it.
+/// the programs that pipelines are compared with. The folder needs neither network nor Rust: copy
+/// it to a machine with a GPU, of the same architecture and with a glibc as new as this one's, and
+/// run `check` in it.
 #[derive(clap::Args, Debug)]
 pub struct Options {
     /// The folder to pack into. Without a word: `gpu-check` in the folder for build products.
