@@ -10,6 +10,8 @@
 
 mod calls;
 mod machine;
+#[cfg(test)]
+mod tests;
 
 /// The name of the device.
 pub const NAME: &str = "stand-in (virtual GPU on this machine's processor)";
