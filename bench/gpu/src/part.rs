@@ -102,6 +102,7 @@ pub(crate) const RATES: Part = Part {
                received, parsed by their first 64 bytes and counted; and written whole and \
                published. The peer is a busy host thread that moves ring indices alone: received \
                frames are the same each lap, sent ones are not read. By the host's clock over a \
-               window in the middle; counters lie in mapped host memory",
+               window in the middle; counters lie in mapped host memory as the product's do, and \
+               in device memory for comparison; ports and templates lie in device memory",
     budget: Duration::from_secs(60),
 };

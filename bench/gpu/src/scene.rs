@@ -48,10 +48,14 @@ impl<'a> Scene<'a> {
         Ok(region.address)
     }
 
-    /// Puts values into mapped memory.
-    pub(crate) fn place_all<T: Copy>(&self, values: &[T]) -> Result<DeviceAddress, String> {
-        let region = self.mapped.place_all(values).map_err(words)?;
-        Ok(region.address)
+    /// Puts values into device memory, as tables of the product are.
+    pub(crate) fn table<T: Copy>(&self, values: &[T]) -> Result<DeviceAddress, String> {
+        let here = self.mapped.place_all(values).map_err(words)?;
+        let mut bytes = vec![0; size_of_val(values)];
+        self.mapped.read(here.address, &mut bytes).map_err(words)?;
+        let there = self.cut_on_device(bytes.len())?;
+        self.device.write(there, &bytes).map_err(words)?;
+        Ok(there)
     }
 
     /// Cuts mapped memory.

@@ -8,6 +8,7 @@ use warpwire_ring::Direction;
 
 use crate::figures::short;
 use crate::part::{Found, Limit, Outcome};
+use crate::rates::Traffic;
 use crate::setting::Setting;
 use crate::{clock, rates};
 
@@ -54,7 +55,7 @@ pub(crate) fn measure(setting: &Setting, limit: Limit) -> Outcome {
         let elapsed = taken.report.elapsed.as_nanos() as f64;
         let outside_us = (elapsed - taken.kernel_ns as f64) / slices as f64 / 1000.0;
         let window = setting.size(Duration::from_secs(1), Duration::from_millis(100));
-        let passed = rates::run(setting, Direction::Receive, 64, 1, window, way.adjust)?;
+        let passed = rates::run(setting, TRAFFIC, window, way.adjust)?;
         let mpps = passed.frames as f64 / passed.window.as_secs_f64() / 1e6;
         found.lines.push((
             way.words.to_owned(),
@@ -76,3 +77,11 @@ pub(crate) fn measure(setting: &Setting, limit: Limit) -> Outcome {
     found.values = values.into();
     Ok(found)
 }
+
+/// What is received meanwhile.
+const TRAFFIC: Traffic = Traffic {
+    direction: Direction::Receive,
+    frame_bytes: 64,
+    blocks: 1,
+    counts_on_device: false,
+};

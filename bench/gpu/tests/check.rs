@@ -175,8 +175,8 @@ fn the_whole_check_on_a_stand_in() {
     let rates = of("rates")["rates"].as_array().expect("rates");
     assert_eq!(
         rates.len(),
-        12,
-        "two directions, three sizes, two numbers of blocks"
+        16,
+        "two directions, three sizes and one of them twice, two numbers of blocks"
     );
 }
 
