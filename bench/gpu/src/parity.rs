@@ -23,6 +23,14 @@ struct Row {
     frames: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     difference: Option<String>,
+    /// There was no time for all seeds.
+    cut_short: bool,
+}
+
+impl Row {
+    fn is_same(&self) -> bool {
+        self.difference.is_none() && !self.cut_short
+    }
 }
 
 pub(crate) fn measure(ground: &Ground, setting: &Setting, limit: Limit) -> Outcome {
@@ -62,10 +70,14 @@ fn compare(case: &Case, name: &'static str, machine: &Machine, seeds: u64, limit
         seeds: 0,
         frames: 0,
         difference: None,
+        cut_short: false,
     };
     for seed in 0..seeds {
-        let checked = limit.check().and_then(|()| case.check(machine, seed));
-        match checked {
+        if limit.check().is_err() {
+            row.cut_short = true;
+            return row;
+        }
+        match case.check(machine, seed) {
             Ok(frames) => row.frames += frames,
             Err(what) => {
                 row.difference = Some(format!("seed {seed}: {what}"));
@@ -85,7 +97,7 @@ fn found(rows: &[Row], machines: &[&'static str]) -> Found {
     let mut totals = BTreeMap::new();
     for &machine in machines {
         let own = rows.iter().filter(|row| row.machine == machine);
-        let same = own.clone().filter(|row| row.difference.is_none()).count();
+        let same = own.clone().filter(|row| row.is_same()).count();
         let all = own.clone().count();
         let frames: u64 = own.map(|row| row.frames).sum();
         totals.insert(machine, json!({ "same": same, "comparisons": all }));
@@ -100,9 +112,16 @@ fn found(rows: &[Row], machines: &[&'static str]) -> Found {
         let where_found = format!("{} on {} over {}", row.kernel, row.machine, row.over);
         lines.push((where_found, what));
     }
-    let failure = format!("{} comparisons differ", differing.len());
+    let late = rows.iter().filter(|row| row.cut_short).count();
+    let failure = match (differing.len(), late) {
+        (0, 0) => None,
+        (count, 0) => Some(format!("{count} comparisons differ")),
+        (count, late) => Some(format!(
+            "{count} comparisons differ, and for {late} there was no time"
+        )),
+    };
     Found {
-        failure: (!differing.is_empty()).then_some(failure),
+        failure,
         values: json!({ "totals": totals, "comparisons": rows }),
         lines,
     }
