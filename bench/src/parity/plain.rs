@@ -78,7 +78,8 @@ struct Outcome {
 fn measure<W: Wire>(row: &KernelRow, machine: &Machine, seed: u64) -> Result<Outcome, String> {
     let ready = machine.ready(seed)?;
     let mut dice = Dice::new(seed);
-    let mut wire = W::new(DEPTH, STARTS[dice.below(4) as usize]);
+    let depth = DEPTHS[dice.below(3) as usize];
+    let mut wire = W::new(depth, STARTS[dice.below(4) as usize]);
     let stage = Stage::beside(&wire);
     let counters = stage.cut(size_of::<MeasureCounters>());
     let port = stage.place(MeasurePort {
@@ -107,13 +108,16 @@ fn measure<W: Wire>(row: &KernelRow, machine: &Machine, seed: u64) -> Result<Out
     let (mut sent, mut causes) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         for _ in 0..dice.below(50) {
-            let frame = &frames[dice.below(frames.len() as u64) as usize];
+            let frame = broken(&frames[dice.below(frames.len() as u64) as usize], &mut dice);
             if wire.slots_for(frame.len()) > 0 {
-                wire.deliver(frame);
+                wire.deliver(&frame);
             }
             if dice.below(20) == 0 && wire.has_room() {
                 wire.deliver_bad();
             }
+        }
+        if dice.below(2 * u64::from(ROUNDS)) == 0 {
+            wire.fall_asleep();
         }
         if round + 1 == ROUNDS && dice.below(4) == 0 {
             wire.break_receive();
@@ -132,7 +136,8 @@ fn measure<W: Wire>(row: &KernelRow, machine: &Machine, seed: u64) -> Result<Out
 fn transmit<W: Wire>(row: &KernelRow, machine: &Machine, seed: u64) -> Result<Outcome, String> {
     let ready = machine.ready(seed)?;
     let mut dice = Dice::new(seed);
-    let mut wire = W::new(DEPTH, STARTS[dice.below(4) as usize]);
+    let depth = DEPTHS[dice.below(3) as usize];
+    let mut wire = W::new(depth, STARTS[dice.below(4) as usize]);
     let stage = Stage::beside(&wire);
     let counters = stage.cut(size_of::<TransmitCounters>());
     let port = stage.place(TransmitPort {
@@ -168,7 +173,11 @@ fn transmit<W: Wire>(row: &KernelRow, machine: &Machine, seed: u64) -> Result<Ou
             0 => TEMPLATE_BYTES as u32,
             _ => most,
         };
-        let templates = [60, 64, long].map(|length| template(length, &mut dice));
+        if dice.below(2 * u64::from(ROUNDS)) == 0 {
+            wire.fall_asleep();
+        }
+        let other = 14 + dice.below(100) as u32;
+        let templates = [60, 64, long, other].map(|length| template(length, &mut dice));
         block.template_count = templates.len() as u32;
         block.templates = stage.place(templates);
         block.steering.turns = 1 + dice.below(6);
@@ -217,6 +226,7 @@ fn outcome<W: Wire>(
     provenance(&mut seen, "transmit", of_transmit);
     // Lanes behind the one whose frame cut a batch have written theirs already.
     if transmitted.faults == 0 {
+        seen.memory(&wire.pages().ground.0);
         seen.fact("transmit headers", of_transmit.headers_built.value());
     }
     seen.fact("causes that ended the kernel", causes);
@@ -248,12 +258,29 @@ fn provenance(seen: &mut Seen, queue: &str, counters: &Provenance) {
     }
 }
 
+/// A frame as it is, or with something wrong: a bit, or its end.
+fn broken(frame: &[u8], dice: &mut Dice) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    match dice.below(4) {
+        0 => {
+            let place = dice.below(frame.len().min(80) as u64) as usize;
+            frame[place] ^= 1 << dice.below(8);
+        }
+        1 => frame.truncate(1 + dice.below(frame.len() as u64) as usize),
+        _ => {}
+    }
+    frame
+}
+
 fn template(length: u32, dice: &mut Dice) -> Template {
+    let near_the_end = length - dice.below(4) as u32;
+    let mut place = |usual: u32| [usual, usual, usual, 0, 33, near_the_end][dice.below(6) as usize];
+    let (vary_at, checksum_at) = (place(34), place(40));
     Template {
         length,
         flows: 1 + dice.below(9) as u32,
-        vary_at: 34,
-        checksum_at: 40,
+        vary_at,
+        checksum_at,
         reserved: [0; 28],
         bytes: [0; TEMPLATE_BYTES].map(|_: u8| dice.below(256) as u8),
     }
@@ -286,5 +313,6 @@ const WRONG_TRANSMITS: &[Wrong<TransmitParameters>] = &[
     ("a count of no templates", |block| block.template_count = 0),
     ("too many templates", |block| block.template_count = 33),
 ];
-const ROUNDS: u32 = 6;
-const DEPTH: u32 = 64;
+const ROUNDS: u32 = 16;
+/// Slots of a queue: some are gone round several times.
+const DEPTHS: [u32; 3] = [8, 32, 64];

@@ -86,6 +86,9 @@ fn seen(outcome: stages::Seen) -> Seen {
     seen.counts("stage counter", outcome.counters);
     seen.counts("counter", outcome.counted);
     seen.fact("samples", outcome.samples);
+    if outcome.transmitted.faults == 0 {
+        seen.memory(&outcome.queues);
+    }
     seen
 }
 

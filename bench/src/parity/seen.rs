@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use warpwire_gpu::Arena;
+
 /// Frames that left, and everything that was counted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Seen {
@@ -11,6 +13,8 @@ pub(super) struct Seen {
     facts: Vec<(String, String)>,
     /// Rows of counters by their names.
     counts: Vec<(&'static str, Vec<u64>)>,
+    /// Memory of queues, see [`image`].
+    memory: Vec<u8>,
 }
 
 impl Seen {
@@ -24,6 +28,11 @@ impl Seen {
 
     pub(super) fn counts(&mut self, name: &'static str, values: Vec<u64>) {
         self.counts.push((name, values));
+    }
+
+    /// Rings, tables, buffers and marks of a wire as they were left.
+    pub(super) fn memory(&mut self, arena: &Arena) {
+        self.memory = image(arena);
     }
 
     /// Where a run differs from the one on the CPU, in few words.
@@ -62,6 +71,11 @@ impl Seen {
             let word = |(place, (found, want))| format!("{name} {place}: {found}, not {want}");
             words.extend(differs.map(word).take(MOST_WORDS + 1));
         }
+        if self.memory.len() != cpu.memory.len() {
+            words.push("memory of the queues that only one of them has".to_owned());
+        } else if self.memory != cpu.memory {
+            words.push(format!("queues: {}", bytes(&self.memory, &cpu.memory)));
+        }
         let lengths = |seen: &Self| {
             let counts = seen.counts.iter().map(|(_, counts)| counts.len());
             counts.sum::<usize>() + seen.facts.len()
@@ -76,6 +90,24 @@ impl Seen {
         }
         Err(words.join("; "))
     }
+}
+
+/// All bytes of an arena; addresses in it, of either byte order, are offsets, so that what lies
+/// elsewhere can be compared.
+fn image(arena: &Arena) -> Vec<u8> {
+    let whole = arena.whole();
+    let mut image = vec![0; whole.length as usize];
+    arena.read(whole.address, &mut image).expect("inside");
+    let (start, marked) = (whole.address.value(), 1 << 63);
+    let offset = |value: u64| value.checked_sub(start).filter(|&at| at < whole.length);
+    for word in image.as_chunks_mut::<8>().0 {
+        if let Some(at) = offset(u64::from_le_bytes(*word)) {
+            *word = (at | marked).to_le_bytes();
+        } else if let Some(at) = offset(u64::from_be_bytes(*word)) {
+            *word = (at | marked).to_be_bytes();
+        }
+    }
+    image
 }
 
 /// Where two frames differ.

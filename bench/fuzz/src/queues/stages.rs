@@ -48,7 +48,7 @@ pub const WIRES: [(&str, &str); 5] = [
 ];
 
 /// What can be seen of a run from outside.
-#[derive(PartialEq, Debug)]
+#[derive(Debug)]
 pub struct Seen {
     /// Frames that were sent.
     pub sent: Vec<Vec<u8>>,
@@ -62,6 +62,8 @@ pub struct Seen {
     pub counted: Vec<u64>,
     /// Samples written, and frames that were looked at.
     pub samples: (u32, u64),
+    /// The memory of the queues.
+    pub queues: Arc<Arena>,
 }
 
 /// What comes of a program over queues of one of [`WIRES`]; nothing if the bytes are none.
@@ -116,6 +118,7 @@ fn outcome_over<W: Wire>(row: &KernelRow, mut choices: Choices<'_>, run: &Run) -
         counters: stage.words(stage.counters, stage.counter_count),
         counted: [counted, block_counters].concat(),
         samples: stage.samples(),
+        queues: Arc::clone(&stage.queues),
     })
 }
 

@@ -8,7 +8,7 @@ use warpwire_ring::{Cause, DeviceAddress, Format, Post, Transmit};
 use crate::desk::{Desk, frame};
 use crate::each;
 use crate::model::fill;
-use crate::wires::{STARTS, Wire, tx_cursor};
+use crate::wires::{STARTS, Wire, counters, tx_cursor};
 
 /// Sends frames of one part each, in one batch.
 pub(crate) fn send<T: Transmit>(
@@ -104,6 +104,23 @@ mod check {
                 );
             }
         }
+    }
+
+    /// The host is asked for a system call, and only then. Doorbells are rung in any case.
+    pub(crate) fn a_nic_that_sleeps_is_woken<W: Wire>() {
+        let mut wire = W::new(8, 0);
+        let desk = Desk::new();
+        let simt = Scalar::new(&desk);
+        let mut tx = wire.sender();
+        assert_eq!(send(&mut tx, &simt, 0..2), Ok(2));
+        wire.fall_asleep();
+        assert_eq!(send(&mut tx, &simt, 2..3), Ok(1));
+        let expected = match W::Tx::FORMAT {
+            Format::Mlx5 => [2, 0, 0],
+            Format::Xdp | Format::Memif => [0, 1, 1],
+        };
+        let triggers = &counters(&wire, wire.tx_block()).triggers;
+        assert_eq!(triggers.each_ref().map(|count| count.value()), expected);
     }
 
     pub(crate) fn long_frames_take_several_slots<W: Wire>() {
@@ -269,4 +286,5 @@ each! {
     claims_end_with_the_reservation,
     error_completions_surface_once,
     an_impossible_completion_is_told,
+    a_nic_that_sleeps_is_woken,
 }

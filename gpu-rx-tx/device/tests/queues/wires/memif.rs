@@ -145,6 +145,9 @@ impl<R: Role> Wire for Memif<R> {
             unsafe { memory::store_release_u16(ring.offset(HEAD), offered as u16) };
             // SAFETY: as above.
             unsafe { memory::store_release_u16(ring.offset(TAIL), start as u16) };
+            // SAFETY: the flags of the ring: its reader polls.
+            unsafe { memory::store_release_u16(ring.offset(FLAGS), 1) };
+            let kick = pages.cut(8, 128);
             let written = pages.cut(depth as usize * 4, 128);
             let words = Words::cut(&mut pages, depth);
             if receive {
@@ -159,13 +162,13 @@ impl<R: Role> Wire for Memif<R> {
                 region_bytes: plan.bytes(),
                 pool_offset: plan.pool_offset(),
                 region_number: 0,
-                kick: DeviceAddress::NULL,
+                kick,
             };
             let server = ServerBody {
                 ring,
                 regions,
                 region_count: 1,
-                kick: DeviceAddress::NULL,
+                kick,
                 written,
             };
             let block = |ours: bool, receive: bool| {
@@ -294,6 +297,13 @@ impl<R: Role> Wire for Memif<R> {
         true
     }
 
+    fn fall_asleep(&mut self) {
+        for receive in [false, true] {
+            // SAFETY: the flags of a ring.
+            unsafe { memory::store_release_u16(self.ring(receive).offset(FLAGS), 0) };
+        }
+    }
+
     fn exposed(&self) -> Vec<Span> {
         // Rings and buffers lie in one region, which both sides have mapped.
         vec![Span {
@@ -356,6 +366,7 @@ fn block_of(client: bool, receive: bool, depth: u32) -> QueueBlock {
     }
 }
 
+const FLAGS: u64 = 4;
 const HEAD: u64 = 6;
 const TAIL: u64 = 64;
 const DESCRIPTORS: u64 = 128;

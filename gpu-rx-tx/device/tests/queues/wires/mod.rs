@@ -59,6 +59,9 @@ pub(crate) trait Wire: Sized {
     /// The NIC's completion index becomes impossible. Says no if the format has none.
     fn break_transmit(&mut self) -> bool;
 
+    /// The NIC sleeps, and wants to be told of what it gets. Does nothing where NICs never do.
+    fn fall_asleep(&mut self) {}
+
     /// Memory that the NIC may write at any time: rings, and buffers where they are shared.
     fn exposed(&self) -> Vec<Span>;
     /// Memory that a frame may lie in.

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use warpwire_ring::xdp::{
-    Descriptor, Kernel, OPTION_CONTINUED, PACKET_HEADROOM, Ring, RxBody, RxQueue, TxBody, TxQueue,
-    Umem,
+    Descriptor, FLAG_NEED_WAKEUP, Kernel, OPTION_CONTINUED, PACKET_HEADROOM, Ring, RxBody, RxQueue,
+    TxBody, TxQueue, Umem,
 };
 use warpwire_ring::{Cause, DeviceAddress, QueueBlock, memory};
 
@@ -197,6 +197,13 @@ impl Wire for Xdp {
         // SAFETY: as above.
         unsafe { memory::store_release_u32(word, beyond) };
         true
+    }
+
+    fn fall_asleep(&mut self) {
+        for ring in [&self.kernel.fill, &self.kernel.transmit] {
+            // SAFETY: the flags of a ring.
+            unsafe { memory::store_u32(ring.flags, FLAG_NEED_WAKEUP) };
+        }
     }
 
     fn exposed(&self) -> Vec<Span> {
