@@ -1,5 +1,6 @@
 //! `warpwire-bench`: comparisons and counts that take a while.
 
+mod kernel_table;
 mod virtual_gpu;
 
 use std::process::ExitCode;

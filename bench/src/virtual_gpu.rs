@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
+use crate::kernel_table;
 use warpwire_bench::parity::{self, Machine, Verdict};
 use warpwire_virtual::{Module, VirtualGpu};
 
@@ -23,14 +24,25 @@ pub(super) struct Options {
     /// The PTX. Without a word: the committed one.
     #[arg(long)]
     ptx: Option<PathBuf>,
+    /// Compare nothing: count instructions and sectors a packet, and write them to this file as
+    /// JSON and beside it as text.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "seed"])]
+    table: Option<PathBuf>,
+    /// The same PTX, built with line tables: the table tells which lines of source do what.
+    #[arg(long, value_name = "PTX", requires = "table")]
+    lines: Option<PathBuf>,
 }
 
 pub(super) fn main(options: &Options) -> Result<bool, String> {
     let start = Instant::now();
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pipelines/kernels/warpwire.ptx");
     let path = options.ptx.clone().unwrap_or(own);
-    let text = std::fs::read_to_string(&path);
-    let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = read(&path)?;
+    if let Some(table) = &options.table {
+        let lines = options.lines.as_deref().map(read).transpose()?;
+        kernel_table::write(table, &text, lines.as_deref())?;
+        return Ok(true);
+    }
     let module = Module::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut cases = parity::kernels(module.entries(), &parity::corpus());
     cases.extend(parity::files());
@@ -57,6 +69,10 @@ pub(super) fn main(options: &Options) -> Result<bool, String> {
         start.elapsed().as_secs_f64(),
     );
     Ok(failed == 0)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Says at once what failed.

@@ -223,6 +223,7 @@ fn build_ptx(
         features: Vec::new(),
         target_folder: out.join("build-ptx"),
         linker: process::own().to_path_buf(),
+        line_tables: false,
     };
     let from = build.ptx(target).map_err(Failure::Build)?;
     let to = out.join(format!("{}.{target}.ptx", home.name));

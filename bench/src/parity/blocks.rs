@@ -4,8 +4,8 @@ use warpwire_core::block::{Header, Parameters};
 use warpwire_device::KernelRow;
 use warpwire_ring::{Cause, DeviceAddress};
 
-use super::machine::Ready;
-use super::stage::Stage;
+use crate::machine::Ready;
+use crate::stage::Stage;
 
 /// What makes a parameter block wrong.
 pub(super) type Wrong<P> = (&'static str, fn(&mut P));

@@ -16,8 +16,8 @@ use warpwire_ring::DeviceAddress;
 use super::blocks::{Wrong, refuse};
 use super::plain::frames;
 use super::seen::Seen;
-use super::stage::Stage;
 use super::{Case, Machine};
+use crate::stage::Stage;
 
 /// The comparisons of an entry point, if it is one of these kernels.
 pub(super) fn cases(name: &str) -> Vec<Case> {

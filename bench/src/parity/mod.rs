@@ -11,17 +11,9 @@
 mod blocks;
 mod files;
 mod gauges;
-mod machine;
 mod plain;
 mod programs;
 mod seen;
-mod stage;
-
-#[path = "../../fuzz/src/queues/ground.rs"]
-mod ground;
-#[path = "../../../gpu-rx-tx/device/tests/queues/wires/mod.rs"]
-#[expect(dead_code, reason = "the device crate's own tests use more of it")]
-mod wires;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +26,7 @@ use std::time::{Duration, Instant};
 use warpwire_core::kernels::entries;
 use warpwire_device::KernelRow;
 
-pub use machine::Machine;
+pub use crate::machine::Machine;
 
 /// A comparison.
 pub struct Case {

@@ -15,9 +15,10 @@ use warpwire_ring::{DeviceAddress, Provenance};
 
 use super::blocks::{Wrong, refuse};
 use super::seen::Seen;
-use super::stage::Stage;
-use super::wires::{Client, Memif, Mlx5, STARTS, Server, Wire, Xdp, rx_cursor, tx_cursor};
-use super::{Case, Machine, wires};
+use super::{Case, Machine};
+use crate::stage::Stage;
+use crate::wires;
+use crate::wires::{Client, Memif, Mlx5, STARTS, Server, Wire, Xdp, rx_cursor, tx_cursor};
 
 /// The comparisons of an entry point, if it is one of these kernels.
 pub(super) fn cases(name: &str) -> Vec<Case> {

@@ -17,9 +17,9 @@ use warpwire_ring::DeviceAddress;
 
 use super::blocks::{Wrong, refuse};
 use super::seen::Seen;
-use super::stage::Stage;
-use super::wires::{Client, Memif, Mlx5, Server, Wire, Xdp};
 use super::{Case, Machine};
+use crate::stage::Stage;
+use crate::wires::{Client, Memif, Mlx5, Server, Wire, Xdp};
 
 /// The comparisons of an entry point, if it is a pipeline kernel.
 pub(super) fn cases(name: &str, corpus: &Path) -> Vec<Case> {

@@ -22,6 +22,9 @@ pub struct Build {
     pub target_folder: PathBuf,
     /// The binary that is the linker too; see [`crate::linker::main`].
     pub linker: PathBuf,
+    /// With a place in the source at every line: the same instructions, in a folder of their own,
+    /// for counting.
+    pub line_tables: bool,
 }
 
 impl Build {
@@ -35,7 +38,8 @@ impl Build {
             std::env::join_paths(std::iter::once(programs).chain(std::env::split_paths(&path)))
                 .map_err(|error| Error::content("PATH", error.to_string()))?;
         // A folder for each target: core is compiled once for each and then stays.
-        let folder = self.target_folder.join(target.to_string());
+        let kind = if self.line_tables { "-lines" } else { "" };
+        let folder = self.target_folder.join(format!("{target}{kind}"));
         let mut command = Command::new(&self.toolchain.cargo);
         command
             .current_dir(&self.workspace)
@@ -66,6 +70,9 @@ impl Build {
             .env("RUSTC_BOOTSTRAP", "1")
             .env(LLVM_VARIABLE, &self.toolchain.llvm)
             .env(FEATURES_VARIABLE, target.features());
+        if self.line_tables {
+            command.env("CARGO_PROFILE_PTX_DEBUG", "line-tables-only");
+        }
         for inherited in INHERITED {
             command.env_remove(inherited);
         }

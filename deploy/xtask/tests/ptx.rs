@@ -26,6 +26,7 @@ fn build() -> Option<Build> {
         // The product's folder, so that core is compiled once for both.
         target_folder: repository::target(&root).join("ptx"),
         linker: env!("CARGO_BIN_EXE_xtask").into(),
+        line_tables: false,
     })
 }
 

@@ -56,6 +56,13 @@ impl Count {
         self.warps += other.warps;
         self.lanes += other.lanes;
     }
+
+    fn less(self, other: Self) -> Self {
+        Self {
+            warps: self.warps - other.warps,
+            lanes: self.lanes - other.lanes,
+        }
+    }
 }
 
 /// Accesses to a space.
@@ -76,6 +83,14 @@ impl Traffic {
         self.count.add(other.count);
         self.bytes += other.bytes;
         self.sectors += other.sectors;
+    }
+
+    fn less(self, other: Self) -> Self {
+        Self {
+            count: self.count.less(other.count),
+            bytes: self.bytes - other.bytes,
+            sectors: self.sectors - other.sectors,
+        }
     }
 }
 
@@ -110,6 +125,10 @@ pub struct LineCount {
     pub instruction: String,
     /// How often.
     pub count: Count,
+    /// Sectors that it touched in memory of the launch and tables of the module.
+    pub sectors: u64,
+    /// Sectors that it touched in local memory.
+    pub local_sectors: u64,
 }
 
 impl KernelCounts {
@@ -129,27 +148,53 @@ impl KernelCounts {
         found
     }
 
+    /// What was done since a copy of these counts was made.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut counts = self.clone();
+        counts.warps -= earlier.warps;
+        for (class, count) in &mut counts.classes {
+            *count = count.less(earlier.classes.get(class).copied().unwrap_or_default());
+        }
+        for (kind, traffic) in &mut counts.traffic {
+            *traffic = traffic.less(earlier.traffic.get(kind).copied().unwrap_or_default());
+        }
+        for (place, line) in &mut counts.lines {
+            if let Some(earlier) = earlier.lines.get(place) {
+                line.count = line.count.less(earlier.count);
+                line.sectors -= earlier.sectors;
+                line.local_sectors -= earlier.local_sectors;
+            }
+        }
+        counts.lines.retain(|_, line| line.count.warps > 0);
+        counts
+    }
+
     pub(crate) fn add(&mut self, module: &Module, counters: &Counters) {
         self.warps += 1;
         for (function, hits) in module.functions.iter().zip(&counters.hits) {
             let code = (0..).zip(&function.code);
-            for ((place, instruction), &count) in code.zip(hits) {
-                if count.warps == 0 {
+            for ((place, instruction), hits) in code.zip(hits) {
+                if hits.count.warps == 0 {
                     continue;
                 }
                 self.classes
                     .entry(instruction.class)
                     .or_default()
-                    .add(count);
-                self.lines
+                    .add(hits.count);
+                let line = self
+                    .lines
                     .entry((instruction.line, place))
                     .or_insert_with(|| LineCount {
                         function: function.name.to_string(),
                         instruction: instruction.name.to_string(),
                         count: Count::default(),
-                    })
-                    .count
-                    .add(count);
+                        sectors: 0,
+                        local_sectors: 0,
+                    });
+                line.count.add(hits.count);
+                line.sectors += hits.sectors;
+                line.local_sectors += hits.local_sectors;
             }
         }
         for space in Space::REAL {
@@ -166,11 +211,21 @@ impl KernelCounts {
     }
 }
 
+/// What one warp did at one instruction.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hits {
+    count: Count,
+    sectors: u64,
+    local_sectors: u64,
+}
+
 /// What one warp did.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// By function and instruction; empty for a function that was not called.
-    pub(crate) hits: Vec<Vec<Count>>,
+    hits: Vec<Vec<Hits>>,
+    /// The instruction that is executed.
+    here: (usize, usize),
     /// By space; of each, loads and stores.
     traffic: [[Traffic; 2]; Space::COUNT],
 }
@@ -179,6 +234,7 @@ impl Counters {
     pub(crate) fn new(functions: usize) -> Self {
         Self {
             hits: vec![Vec::new(); functions],
+            here: (0, 0),
             traffic: Default::default(),
         }
     }
@@ -188,20 +244,32 @@ impl Counters {
         if let Some(hits) = self.hits.get_mut(function)
             && hits.is_empty()
         {
-            hits.resize(instructions, Count::default());
+            hits.resize(instructions, Hits::default());
         }
     }
 
     #[inline(always)]
     pub(crate) fn hit(&mut self, function: usize, pc: usize, mask: u32) {
-        let hits = self.hits.get_mut(function);
-        if let Some(count) = hits.and_then(|hits| hits.get_mut(pc)) {
-            count.warps += 1;
-            count.lanes += u64::from(mask.count_ones());
+        self.here = (function, pc);
+        if let Some(hits) = self.hits_here() {
+            hits.count.warps += 1;
+            hits.count.lanes += u64::from(mask.count_ones());
         }
     }
 
+    #[inline(always)]
+    fn hits_here(&mut self) -> Option<&mut Hits> {
+        let (function, pc) = self.here;
+        self.hits.get_mut(function)?.get_mut(pc)
+    }
+
+    /// The instruction that was hit last has accessed memory.
     pub(crate) fn traffic(&mut self, direction: Direction, sectors: &Sectors) {
+        if let Some(hits) = self.hits_here() {
+            let touched = |space: Space| sectors.touched[space as usize];
+            hits.sectors += touched(Space::Global) + touched(Space::Const);
+            hits.local_sectors += touched(Space::Local);
+        }
         for space in Space::REAL {
             let lanes = sectors.lanes[space as usize];
             if lanes > 0 {

@@ -116,6 +116,7 @@ pub fn of_kernels(root: &Path) -> Result<Build, Error> {
         features: Vec::new(),
         target_folder: repository::target(root).join("ptx"),
         linker: process::own().to_path_buf(),
+        line_tables: false,
     })
 }
 

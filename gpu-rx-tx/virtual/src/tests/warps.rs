@@ -338,6 +338,15 @@ fn what_was_done_is_counted() {
         (stores.count.lanes, stores.bytes, stores.sectors),
         (32, 256, 8)
     );
+    let by_line: u64 = counts.lines.values().map(|line| line.sectors).sum();
+    assert_eq!(by_line, 8, "sectors are those of the one line that stores");
+    let twice = counts.since(&Default::default());
+    assert_eq!(twice, counts);
+    let nothing = counts.since(&counts);
+    assert_eq!(
+        (nothing.total(), nothing.lines.len()),
+        (Default::default(), 0)
+    );
     let total = counts.total();
     let functions = counts.functions();
     assert_eq!(functions["k"], total);

@@ -58,8 +58,6 @@ pub(crate) struct Memif<R: Role> {
     frames: Vec<u32>,
 }
 
-const SLOT: u32 = 256;
-
 impl<R: Role> Memif<R> {
     fn kind(receive: bool) -> RingKind {
         if receive == R::CLIENT {
@@ -112,12 +110,12 @@ impl<R: Role> Wire for Memif<R> {
     type Rx = R::Rx;
     type Tx = R::Tx;
 
-    fn new(depth: u32, start: u64) -> Self {
+    fn with_slots(depth: u32, start: u64, slot_bytes: u32) -> Self {
         let plan = RegionPlan {
             to_server: 1,
             to_client: 1,
             depth,
-            slot_bytes: SLOT,
+            slot_bytes,
         };
         assert!(plan.is_sound());
         let mut pages = Pages::new(plan.bytes() as usize + depth as usize * 8 + (64 << 10));
@@ -172,7 +170,7 @@ impl<R: Role> Wire for Memif<R> {
                 written,
             };
             let block = |ours: bool, receive: bool| {
-                let mut block = block_of(ours == R::CLIENT, receive, depth);
+                let mut block = block_of(ours == R::CLIENT, receive, depth, slot_bytes);
                 block.body = if ours == R::CLIENT {
                     client.words()
                 } else {
@@ -212,15 +210,15 @@ impl<R: Role> Wire for Memif<R> {
     }
 
     fn slot_bytes(&self) -> usize {
-        SLOT as usize
+        self.plan.slot_bytes as usize
     }
 
     fn slots_for(&self, length: usize) -> u32 {
-        length.div_ceil(SLOT as usize) as u32
+        length.div_ceil(self.slot_bytes()) as u32
     }
 
     fn deliver(&mut self, frame: &[u8]) -> bool {
-        let pieces: Vec<&[u8]> = frame.chunks(SLOT as usize).collect();
+        let pieces: Vec<&[u8]> = frame.chunks(self.slot_bytes()).collect();
         self.send(&pieces, true)
     }
 
@@ -343,7 +341,7 @@ impl<R: Role> Wire for Memif<R> {
     }
 }
 
-fn block_of(client: bool, receive: bool, depth: u32) -> QueueBlock {
+fn block_of(client: bool, receive: bool, depth: u32, slot_bytes: u32) -> QueueBlock {
     let direction = if receive {
         Direction::Receive
     } else {
@@ -356,7 +354,7 @@ fn block_of(client: bool, receive: bool, depth: u32) -> QueueBlock {
         scope: 2,
         layout: if client { CLIENT_LAYOUT } else { SERVER_LAYOUT },
         depth,
-        slot_bytes: SLOT,
+        slot_bytes,
         cursor: DeviceAddress::NULL,
         provenance: DeviceAddress::NULL,
         done: DeviceAddress::NULL,

@@ -30,7 +30,6 @@ pub(crate) struct Mlx5<const SEGMENTS: u32> {
 const RING_KEY: u32 = 0x0042;
 const BUFFER_KEY: u32 = 0x0107;
 const NUMBER: u32 = 0x00ab_cdef;
-const SLOT: u32 = 256;
 
 impl<const SEGMENTS: u32> Mlx5<SEGMENTS> {
     fn table(&self) -> KeyTable<'_> {
@@ -79,10 +78,10 @@ impl<const SEGMENTS: u32> Wire for Mlx5<SEGMENTS> {
     type Tx = Tx;
     const COMPLETES_ALL: bool = false;
 
-    fn new(depth: u32, start: u64) -> Self {
+    fn with_slots(depth: u32, start: u64, slot_bytes: u32) -> Self {
         let slots = depth as usize;
         let ring_bytes = slots * 640 + (16 << 10);
-        let buffer_bytes = slots * SLOT as usize * 2;
+        let buffer_bytes = slots * slot_bytes as usize * 2;
         let mut pages = Pages::new(ring_bytes + buffer_bytes + (16 << 10));
         let mut region = |bytes: usize, key: u32| {
             let region = Region {
@@ -120,7 +119,7 @@ impl<const SEGMENTS: u32> Wire for Mlx5<SEGMENTS> {
         let rx_setup = RxSetup {
             depth,
             segments: SEGMENTS,
-            segment_bytes: SLOT / SEGMENTS,
+            segment_bytes: slot_bytes / SEGMENTS,
             places: rx_places,
             done: cut(u64::from(depth.div_ceil(32)) * 4),
             buffers: half,
@@ -132,7 +131,7 @@ impl<const SEGMENTS: u32> Wire for Mlx5<SEGMENTS> {
         };
         let tx_setup = TxSetup {
             depth,
-            slot_bytes: SLOT,
+            slot_bytes,
             places: tx_places,
             doorbell: cut(8),
             table: cut(u64::from(depth) * 8),
@@ -206,11 +205,11 @@ impl<const SEGMENTS: u32> Wire for Mlx5<SEGMENTS> {
     }
 
     fn slot_bytes(&self) -> usize {
-        SLOT as usize
+        self.tx.slot_bytes as usize
     }
 
     fn slots_for(&self, length: usize) -> u32 {
-        u32::from(length <= SLOT as usize)
+        u32::from(length <= self.slot_bytes())
     }
 
     fn deliver(&mut self, frame: &[u8]) -> bool {

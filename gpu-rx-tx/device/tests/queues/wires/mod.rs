@@ -30,7 +30,11 @@ pub(crate) trait Wire: Sized {
     const COMPLETES_ALL: bool = true;
 
     /// Queues of `depth` slots, all indices at `start`.
-    fn new(depth: u32, start: u64) -> Self;
+    fn new(depth: u32, start: u64) -> Self {
+        Self::with_slots(depth, start, 256)
+    }
+    /// [`Wire::new`], with so many bytes in a slot where the format has no size of its own.
+    fn with_slots(depth: u32, start: u64, slot_bytes: u32) -> Self;
     fn rx_block(&self) -> QueueBlock;
     fn tx_block(&self) -> QueueBlock;
 

@@ -26,7 +26,7 @@ impl Wire for Xdp {
     type Rx = RxQueue;
     type Tx = TxQueue;
 
-    fn new(depth: u32, start: u64) -> Self {
+    fn with_slots(depth: u32, start: u64, _slot_bytes: u32) -> Self {
         let chunks = depth as usize * 2;
         let mut pages = Pages::new(chunks * CHUNK as usize + depth as usize * 128 + (64 << 10));
         let umem = Umem {

@@ -53,7 +53,7 @@ impl Machine {
     }
 
     /// Settings of an executor.
-    pub(super) fn settings(&self, seed: u64) -> Settings {
+    pub(crate) fn settings(&self, seed: u64) -> Settings {
         Settings {
             backend: (self.backend)(seed),
             program: self.program.clone(),
@@ -62,7 +62,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn ready(&self, seed: u64) -> Result<Ready, String> {
+    pub(crate) fn ready(&self, seed: u64) -> Result<Ready, String> {
         if let Some(cuda) = &self.cuda {
             return Ok(Ready::Gpu {
                 cuda: Arc::clone(cuda),
@@ -78,7 +78,7 @@ impl Machine {
 }
 
 /// A machine that runs one kernel after the other.
-pub(super) enum Ready {
+pub(crate) enum Ready {
     Here {
         executor: Box<CpuExecutor>,
         /// Entry points return nothing on a GPU.
@@ -92,7 +92,7 @@ pub(super) enum Ready {
 
 impl Ready {
     /// Lets a service run beside the kernels.
-    pub(super) fn serve(&self, service: Box<dyn Service>) -> Result<(), String> {
+    pub(crate) fn serve(&self, service: Box<dyn Service>) -> Result<(), String> {
         match self {
             Self::Here { executor, .. } => {
                 let added = executor.add_service(service, Placement::Any);
@@ -107,7 +107,7 @@ impl Ready {
     }
 
     /// Runs one warp to its end.
-    pub(super) fn run(&self, job: Job<'_>) -> Result<Option<u32>, String> {
+    pub(crate) fn run(&self, job: Job<'_>) -> Result<Option<u32>, String> {
         let name = job.row.name;
         let (executor, returns) = match self {
             Self::Here { executor, returns } => (executor, *returns),
@@ -133,7 +133,7 @@ fn on_gpu(cuda: &CudaExecutor, job: Job<'_>) -> Result<Option<u32>, String> {
 }
 
 /// A service on a thread of its own, until this is dropped.
-pub(super) struct Served {
+pub(crate) struct Served {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }

@@ -14,24 +14,29 @@ use warpwire_gpu::Arena;
 use warpwire_gpu::executor::Parameters;
 use warpwire_ring::{DeviceAddress, Location};
 
-use super::wires::Wire;
+use crate::wires::Wire;
 
 /// An arena for parameter blocks, tables and counters, and what other memory there is.
-pub(super) struct Stage {
-    pub(super) arena: Arc<Arena>,
+pub(crate) struct Stage {
+    pub(crate) arena: Arc<Arena>,
     others: Vec<Arc<Arena>>,
     /// The heartbeat, with the word for the cause behind it.
-    pub(super) heartbeat: DeviceAddress,
+    pub(crate) heartbeat: DeviceAddress,
 }
 
 impl Stage {
     /// Beside the memory of a wire.
-    pub(super) fn beside(wire: &impl Wire) -> Self {
+    pub(crate) fn beside(wire: &impl Wire) -> Self {
         Self::new(vec![Arc::clone(&wire.pages().ground.0)])
     }
 
-    pub(super) fn new(others: Vec<Arc<Arena>>) -> Self {
-        let arena = Arena::new(BYTES, Location::PageableHost).expect("memory can be had");
+    pub(crate) fn new(others: Vec<Arc<Arena>>) -> Self {
+        Self::of(BYTES, others)
+    }
+
+    /// With room for so many bytes.
+    pub(crate) fn of(bytes: usize, others: Vec<Arc<Arena>>) -> Self {
+        let arena = Arena::new(bytes, Location::PageableHost).expect("memory can be had");
         let heartbeat = arena.allocate(128, 128).expect("fits").address;
         Self {
             heartbeat,
@@ -41,26 +46,26 @@ impl Stage {
     }
 
     /// Zeroed words.
-    pub(super) fn cut(&self, bytes: usize) -> DeviceAddress {
+    pub(crate) fn cut(&self, bytes: usize) -> DeviceAddress {
         self.arena
             .allocate(bytes as u64, 128)
             .expect("fits")
             .address
     }
 
-    pub(super) fn place<T: Copy>(&self, value: T) -> DeviceAddress {
+    pub(crate) fn place<T: Copy>(&self, value: T) -> DeviceAddress {
         self.arena.place(value).expect("fits").address
     }
 
-    pub(super) fn place_all<T: Copy>(&self, values: &[T]) -> DeviceAddress {
+    pub(crate) fn place_all<T: Copy>(&self, values: &[T]) -> DeviceAddress {
         self.arena.place_all(values).expect("fits").address
     }
 
-    pub(super) fn write(&self, address: DeviceAddress, bytes: &[u8]) {
+    pub(crate) fn write(&self, address: DeviceAddress, bytes: &[u8]) {
         self.arena.write(address, bytes).expect("inside");
     }
 
-    pub(super) fn half_word(&self, address: DeviceAddress) -> u32 {
+    pub(crate) fn half_word(&self, address: DeviceAddress) -> u32 {
         let word = self.arena.half_word(address).expect("inside");
         word.load(Ordering::Relaxed)
     }
@@ -71,7 +76,7 @@ impl Stage {
 
     /// A launch of a kernel with a parameter block that lies in this stage, or with a wrong address
     /// that it must refuse.
-    pub(super) fn job<'a, P: block::Parameters>(
+    pub(crate) fn job<'a, P: block::Parameters>(
         &self,
         row: &'a KernelRow,
         block: DeviceAddress,
@@ -89,12 +94,12 @@ impl Stage {
     }
 
     /// What ended the kernel that ran last, 0 if nothing did.
-    pub(super) fn take_cause(&self) -> u32 {
+    pub(crate) fn take_cause(&self) -> u32 {
         let word = self.arena.half_word(self.heartbeat.offset(VERDICT_OFFSET));
         word.expect("inside").swap(0, Ordering::Relaxed)
     }
 
-    pub(super) fn words(&self, first: DeviceAddress, bytes: usize) -> Vec<u64> {
+    pub(crate) fn words(&self, first: DeviceAddress, bytes: usize) -> Vec<u64> {
         let mut found = vec![0; bytes];
         self.arena.read(first, &mut found).expect("inside");
         let words = found.as_chunks::<8>().0.iter();
@@ -102,7 +107,7 @@ impl Stage {
     }
 
     /// All bytes that a kernel could change.
-    pub(super) fn image(&self) -> Vec<u8> {
+    pub(crate) fn image(&self) -> Vec<u8> {
         let mut image = Vec::new();
         for arena in self.arenas() {
             let whole = arena.whole();
