@@ -43,6 +43,33 @@ const TEXT: &str = "\
     ret;
 }
 
+// As above, but the second warp of each block exits before it comes to the barrier, and the third
+// one later than the others arrive.
+.visible .entry leave(.param .u64 memory)
+{
+    .reg .pred %p<4>; .reg .b32 %r<8>; .reg .b64 %rd<8>;
+    ld.param.u64 %rd1, [memory];
+    mov.u32 %r1, %tid.x;
+    shr.u32 %r2, %r1, 5;
+    setp.eq.u32 %p1, %r2, 1;
+    @%p1 bra DONE;
+    setp.eq.u32 %p1, %r2, 2;
+    @%p1 bra LATE;
+    bar.sync 0;
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %ntid.x;
+    mad.lo.s32 %r4, %r2, %r3, %r1;
+    mul.wide.u32 %rd5, %r4, 8;
+    add.u64 %rd5, %rd5, %rd1;
+    st.global.b64 [%rd5], 1;
+DONE:
+    ret;
+LATE:
+    nanosleep.u32 32;
+    nanosleep.u32 32;
+    ret;
+}
+
 // Pauses until the word at the start of the memory is not 0.
 .visible .entry wait(.param .u64 memory)
 {
@@ -152,6 +179,29 @@ fn blocks_meet_whichever_threads_their_warps_are_on() {
         }
         let ended = |exit| report.warps.iter().all(|warp| warp.exit == exit);
         assert!(ended(Exit::Returned(0)), "{report:?}");
+    }
+}
+
+#[test]
+fn a_barrier_does_not_wait_for_warps_that_returned() {
+    for seed in 0..8 {
+        let time = match seed % 2 {
+            0 => Time::Real,
+            _ => Time::Virtual { seed },
+        };
+        let executor = builder(seed).threads(2).clock(time);
+        let executor = executor.build().expect("builds");
+        let memory = arena();
+        let launch = launch(&executor, "leave", GRID, &memory).expect("launches");
+        let report = launch.join(PATIENCE).expect("ends");
+        let ended = |exit| report.warps.iter().all(|warp| warp.exit == exit);
+        assert!(ended(Exit::Returned(0)), "{report:?}");
+        for thread in 0..384 {
+            let word = memory.word(memory.whole().address.offset(thread * 8));
+            let word = word.expect("inside").load(Ordering::Relaxed);
+            let passed = matches!(thread % 128 / 32, 0 | 3);
+            assert_eq!(word, u64::from(passed), "thread {thread}, {time:?}");
+        }
     }
 }
 

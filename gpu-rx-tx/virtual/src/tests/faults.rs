@@ -101,6 +101,14 @@ fn barriers_under_divergence_are_named() {
         ],
     );
     body(
+        "setp.lt.u32 %p1, %r31, 4; @%p1 bra A; barrier.sync 0; bra.uni B;\n\
+         A: bar.warp.sync -1;\nB:",
+        &[
+            "barrier under divergence",
+            "lanes 4-31 waiting at `barrier.sync`",
+        ],
+    );
+    body(
         "setp.lt.u32 %p1, %r31, 4; @%p1 exit; bar.sync 0;",
         &["barrier under divergence", "lanes 0-3 exited"],
     );

@@ -539,4 +539,16 @@ fn instructions_that_are_not_known_are_named_with_their_line() {
         "`bar.sync`: barrier 1: a block has barrier 0 only",
     );
     check(".reg .f32 %f<2>;", "unknown directive `.reg .f32`");
+    // What other kernels use and ours do not.
+    for name in [
+        "mapa.shared::cluster.u32",
+        "mbarrier.init.shared.b64",
+        "cp.async.ca.shared.global",
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16",
+        "dp4a.u32.u32",
+        "vset2.u32.u32.eq",
+    ] {
+        let expected = format!("unknown instruction `{name}`");
+        check(&format!("{name} %r0, %r1, 0;"), &expected);
+    }
 }

@@ -55,6 +55,22 @@ fn lanes_that_exit_early_are_not_waited_for() {
 }
 
 #[test]
+fn a_shuffle_does_not_wait_for_lanes_that_exited() {
+    // Odd lanes exit; the others take from the next even lane, by a mask that names all.
+    let bench = body(
+        "and.b32 %r1, %r31, 1; setp.eq.u32 %p1, %r1, 0; @%p1 bra STAY;\n\
+         st.global.b64 [%rd30], 77; exit;\n\
+         STAY: add.u32 %r2, %r31, 100; shfl.sync.down.b32 %r3|%p2, %r2, 2, 31, -1;\n\
+         cvt.u64.u32 %rd29, %r3; @%p2 bra END; mov.b64 %rd29, 5;",
+    );
+    check(bench, |lane| match lane {
+        30 => 5,
+        lane if lane % 2 == 1 => 77,
+        lane => lane + 102,
+    });
+}
+
+#[test]
 fn branches_within_branches_meet_level_by_level() {
     let bench = body(
         "and.b32 %r1, %r31, 1; setp.ne.u32 %p1, %r1, 0; and.b32 %r2, %r31, 2;\n\
