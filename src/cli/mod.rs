@@ -6,6 +6,7 @@
 mod bench;
 mod check;
 mod demonstration;
+mod gpus;
 mod interfaces;
 mod kernel;
 mod run;
@@ -39,6 +40,7 @@ enum Command {
     Check(check::Arguments),
     Stages(stages::Arguments),
     Interfaces(interfaces::Arguments),
+    Gpus(gpus::Arguments),
     Bench(bench::Arguments),
     /// Work on kernels with stages of your own
     Kernel(kernel::Arguments),
@@ -133,6 +135,7 @@ pub fn main_with(kit: &Kit) -> ExitCode {
         Some(Command::Check(arguments)) => check::run(arguments, kit.catalogue()),
         Some(Command::Stages(arguments)) => stages::run(arguments, kit.catalogue()),
         Some(Command::Interfaces(arguments)) => interfaces::run(arguments),
+        Some(Command::Gpus(arguments)) => gpus::run(arguments),
         Some(Command::Bench(arguments)) => bench::run(arguments),
         Some(Command::Kernel(arguments)) => kernel::run(arguments),
     };

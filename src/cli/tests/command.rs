@@ -80,6 +80,20 @@ fn executors_run_or_say_what_is_missing() {
 }
 
 #[test]
+fn gpus_are_listed_or_missed_in_a_sentence() {
+    let output = warpwire(&["gpus"]);
+    if Path::new("/dev/nvidiactl").exists() {
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("compute capability"));
+        return;
+    }
+    let words = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.starts_with("executor cuda: "), "{words}");
+    assert_eq!(words.trim_end().lines().count(), 1, "one sentence: {words}");
+}
+
+#[test]
 fn exit_codes_say_who_is_to_blame() {
     let good = Scratch::holding("good.toml", &LOOP.replace("COUNT", ""));
     let wrong = Scratch::holding("wrong.toml", &LOOP.replace("COUNT", "cuont = 3\n"));
