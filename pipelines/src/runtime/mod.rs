@@ -272,7 +272,7 @@ impl<'f> Runtime<'f> {
             if limit.is_some_and(|limit| self.elapsed() >= limit) {
                 return Ended::Duration;
             }
-            if self.sources_ended() && quiet.lasts(self.frames(), self.elapsed()) {
+            if self.sources_ended() && self.is_quiet(&mut quiet) {
                 return Ended::Exhausted;
             }
         }
@@ -392,7 +392,7 @@ impl<'f> Runtime<'f> {
     fn settle(&mut self) {
         let mut quiet = self.quiet();
         let deadline = self.elapsed() + SETTLE_LIMIT;
-        while !quiet.lasts(self.frames(), self.elapsed()) && self.elapsed() < deadline {
+        while !self.is_quiet(&mut quiet) && self.elapsed() < deadline {
             if let Err(error) = self.pass(WATCH_PERIOD) {
                 return self.log.fail(error);
             }
@@ -409,6 +409,16 @@ impl<'f> Runtime<'f> {
             thread::sleep(time);
         }
         Ok(())
+    }
+
+    /// Whether counters have stood still for long enough: far longer as long as frames wait that no
+    /// kernel has taken.
+    fn is_quiet(&self, quiet: &mut Quiet) -> bool {
+        let least = match snapshot::waiting(self.file, &self.open) {
+            true => quiet.least * SLOWEST,
+            false => quiet.least,
+        };
+        quiet.lasts(least, self.frames(), self.elapsed())
     }
 
     /// How long counters must stand still for the rest to have arrived: longer than a batch takes.
@@ -436,9 +446,9 @@ struct Quiet {
 }
 
 impl Quiet {
-    fn lasts(&mut self, count: u64, now: Duration) -> bool {
+    fn lasts(&mut self, least: Duration, count: u64, now: Duration) -> bool {
         match self.last {
-            Some((last, since)) if last == count => now.saturating_sub(since) >= self.least,
+            Some((last, since)) if last == count => now.saturating_sub(since) >= least,
             _ => {
                 self.last = Some((count, now));
                 false
@@ -497,6 +507,8 @@ const LOOK_PERIOD: Duration = Duration::from_millis(250);
 const WATCH_PERIOD: Duration = Duration::from_millis(5);
 /// See [`Runtime::quiet`].
 const QUIET: Duration = Duration::from_millis(60);
+/// So many times as long if frames wait that no kernel has taken: a machine may be busy.
+const SLOWEST: u32 = 20;
 /// The same where PTX is interpreted in real time.
 const QUIET_INTERPRETED: Duration = Duration::from_secs(1);
 /// How long the rest may take.

@@ -45,6 +45,16 @@ pub(super) fn all_totals(open: &OpenNics) -> (u64, u64) {
     (received.sum(), sent.sum())
 }
 
+/// Whether frames lie in receive queues that a pipeline has not taken yet.
+pub(super) fn waiting(file: &PipelineFile, open: &OpenNics) -> bool {
+    let nics = file
+        .receives
+        .iter()
+        .filter_map(|one| open.nics.get(one.nic));
+    nics.into_iter()
+        .any(|nic| nic.counters().rx_frames > received_by(nic.as_ref()).frames)
+}
+
 /// Frames of a capture that were played or given up.
 pub(super) fn played(fabric: &Fabric, play: &Play) -> u64 {
     let counts = fabric.port_counts(play.port).uplink;

@@ -80,6 +80,23 @@ fn executors_run_or_say_what_is_missing() {
 }
 
 #[test]
+fn a_capture_is_played_to_its_end_on_the_virtual_gpu() {
+    let capture =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("protocols/testdata/tcpdump/802.1ad_QinQ.pcap");
+    let words = format!(
+        "[nic.in]\nopen = \"pcap:{}\"\n[[receive]]\nfrom = \"in\"\n\
+         [[receive.stage]]\ndo = \"drop\"\n",
+        capture.display()
+    );
+    let file = Scratch::holding("capture.toml", &words);
+    for executor in ["cpu", "virtual"] {
+        let output = warpwire(&["run", file.path(), "--json", "--executor", executor]);
+        let report: Value = serde_json::from_slice(&output.stdout).expect("is JSON");
+        assert_eq!(report["receives"][0]["received"], 2, "{executor}");
+    }
+}
+
+#[test]
 fn gpus_are_listed_or_missed_in_a_sentence() {
     let output = warpwire(&["gpus"]);
     if Path::new("/dev/nvidiactl").exists() {
