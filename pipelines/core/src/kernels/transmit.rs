@@ -388,16 +388,18 @@ fn copy(template: &Template, slot: &Piece<'_>) -> Result<(), Cause> {
     Ok(())
 }
 
-/// Makes the frame one of its flow.
+/// Makes the frame one of its flow. A field that does not lie within the frame is none: behind the
+/// frame the slot holds whatever was there.
 #[inline(always)]
 fn vary(template: &Template, slot: &Piece<'_>, sequence: u64) {
-    if template.vary_at == 0 || template.flows < 2 {
+    let within = |at: u32| at != 0 && at.saturating_add(2) <= template.length;
+    if !within(template.vary_at) || template.flows < 2 {
         return;
     }
     let old = slot.be16(template.vary_at).unwrap_or(0);
     let new = old.wrapping_add((sequence % u64::from(template.flows)) as u16);
     slot.set_be16(template.vary_at, new);
-    if template.checksum_at != 0 {
+    if within(template.checksum_at) {
         let checksum = slot.be16(template.checksum_at).unwrap_or(0);
         slot.set_be16(template.checksum_at, patch16(checksum, old, new));
     }
