@@ -8,12 +8,14 @@
 //! - [`wire`]: one header a file: bit table, view (any bits), `Repr` (legal values).
 //! - [`checksum`]: the internet checksum, full and incremental, and the CRCs.
 //! - [`parse`]: a whole frame at once, from the first 64 bytes held in registers.
+//! - [`rdma`]: the transport of RoCEv2, sans I/O.
 
 #![cfg_attr(not(test), no_std)]
 
 pub mod checksum;
 mod drop_reason;
 pub mod parse;
+pub mod rdma;
 pub mod wire;
 
 pub use drop_reason::DropReason;

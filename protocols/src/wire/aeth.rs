@@ -162,6 +162,9 @@ impl Credits {
 pub struct RnrTimer(u8);
 
 impl RnrTimer {
+    /// The shortest: 10 us.
+    pub const SHORTEST: Self = Self(1);
+
     /// `None` if `code` is above 31.
     pub const fn new(code: u8) -> Option<Self> {
         if code <= 31 { Some(Self(code)) } else { None }
