@@ -1,0 +1,157 @@
+//! A fabric between two ends, in virtual time: seeded loss, doubling, delay and thus reordering.
+
+use crate::end::End;
+
+/// Numbers that a seed decides (splitmix64).
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed ^ 0x5851_f42d_4c95_7f2d)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit.max(1)
+    }
+
+    /// Whether something of so many in 10,000 happens.
+    pub(crate) fn happens(&mut self, of_10_000: u64) -> bool {
+        self.below(10_000) < of_10_000
+    }
+}
+
+/// How bad a fabric is; chances in 10,000.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weather {
+    pub(crate) loss: u64,
+    pub(crate) doubling: u64,
+    pub(crate) delay: u64,
+    /// Packets that meet congestion.
+    pub(crate) marks: u64,
+}
+
+impl Weather {
+    pub(crate) const FINE: Self = Self {
+        loss: 0,
+        doubling: 0,
+        delay: 0,
+        marks: 0,
+    };
+}
+
+struct Flight {
+    at_ns: u64,
+    number: u64,
+    to: usize,
+    marked: bool,
+    bytes: Vec<u8>,
+}
+
+pub(crate) struct Fabric {
+    pub(crate) now_ns: u64,
+    pub(crate) weather: Weather,
+    dice: Dice,
+    flights: Vec<Flight>,
+    number: u64,
+    /// Packets that were sent, for bounds on repetition.
+    pub(crate) sent: u64,
+}
+
+impl Fabric {
+    pub(crate) fn new(seed: u64, weather: Weather) -> Self {
+        Self {
+            now_ns: 1,
+            weather,
+            dice: Dice::new(seed),
+            flights: Vec::new(),
+            number: 0,
+            sent: 0,
+        }
+    }
+
+    fn send(&mut self, to: usize, bytes: Vec<u8>) {
+        self.sent += 1;
+        let copies = match () {
+            () if self.dice.happens(self.weather.loss) => 0,
+            () if self.dice.happens(self.weather.doubling) => 2,
+            () => 1,
+        };
+        for _ in 0..copies {
+            let late = match self.dice.happens(self.weather.delay) {
+                true => self.dice.below(200_000),
+                false => 0,
+            };
+            self.number += 1;
+            self.flights.push(Flight {
+                at_ns: self.now_ns + 2_000 + late,
+                number: self.number,
+                to,
+                marked: self.dice.happens(self.weather.marks),
+                bytes: bytes.clone(),
+            });
+        }
+    }
+
+    /// Lets both ends send what they can, then moves on to the next arrival or timer. Says whether
+    /// there was one.
+    pub(crate) fn step(&mut self, ends: &mut [End; 2]) -> bool {
+        for from in 0..2 {
+            for _ in 0..64 {
+                let Some(bytes) = ends[from].poll(self.now_ns) else {
+                    break;
+                };
+                self.now_ns += 100;
+                self.send(1 - from, bytes);
+            }
+        }
+        let first = self.flights.iter().map(|one| (one.at_ns, one.number)).min();
+        let timers = ends
+            .iter()
+            .filter_map(|end| end.pair.timeout_ns(self.now_ns));
+        let timer = timers.min();
+        match (first, timer) {
+            (Some((at_ns, number)), timer) if timer.is_none_or(|timer| at_ns <= timer) => {
+                let place = self.flights.iter().position(|one| one.number == number);
+                let flight = self.flights.swap_remove(place.expect("is there"));
+                self.now_ns = self.now_ns.max(at_ns);
+                ends[flight.to].take(self.now_ns, &flight.bytes, flight.marked);
+                true
+            }
+            (_, Some(timer)) => {
+                self.now_ns = self.now_ns.max(timer);
+                for end in ends {
+                    end.on_timer(self.now_ns);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Goes on until `done` says so; fails after too many steps.
+    pub(crate) fn run(
+        &mut self,
+        ends: &mut [End; 2],
+        limit: u64,
+        mut done: impl FnMut(&mut [End; 2]) -> bool,
+    ) {
+        for _ in 0..limit {
+            if done(ends) {
+                return;
+            }
+            if !self.step(ends) {
+                assert!(done(ends), "nothing more happens");
+                return;
+            }
+        }
+        panic!("not done after {limit} steps");
+    }
+}
