@@ -135,6 +135,8 @@ pub struct Attributes {
     pub window: u16,
     /// What the peer may do at all.
     pub access: Access,
+    /// The queue pair's own number.
+    pub local_qp: Qpn,
     /// The peer's queue pair.
     pub remote_qp: Qpn,
     /// Of datagrams: our key.
@@ -160,6 +162,7 @@ impl Default for Attributes {
             pkey: PKey::DEFAULT,
             window: 128,
             access: Access::ALL,
+            local_qp: Qpn::new(0),
             remote_qp: Qpn::new(0),
             qkey: 0,
             domain: 0,

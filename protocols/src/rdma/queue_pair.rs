@@ -130,6 +130,11 @@ impl QueuePair {
         self.requester.fault()
     }
 
+    /// The sequence number of the peer's next request.
+    pub const fn expected(&self) -> Psn {
+        self.responder.expected()
+    }
+
     /// A receive that was taken and not completed; in [`State::Error`] it is flushed first.
     pub const fn held_receive(&self) -> Option<super::request::PostedReceive> {
         self.responder.held_receive()

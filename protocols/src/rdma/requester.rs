@@ -263,7 +263,7 @@ impl Requester {
             aeth: 0,
             immediate: request.immediate,
             qkey: request.qkey,
-            source_qp: 0,
+            source_qp: attributes.local_qp.value(),
         };
         let left = request.length - offset;
         if request.operation == Operation::Read {
@@ -366,7 +366,8 @@ impl Requester {
             Syndrome::Ack(_) => Response::note(Note::StaleResponse),
             Syndrome::ReceiverNotReady(timer) => self.not_ready(now_ns, attributes, timer),
             Syndrome::Nak(Nak::Sequence) => {
-                if self.recovers {
+                // A peer without receives may tell of the gap that it made itself.
+                if self.recovers || self.waits {
                     return Response::note(Note::StaleResponse);
                 }
                 self.recovers = true;

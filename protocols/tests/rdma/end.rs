@@ -25,6 +25,8 @@ pub(crate) struct Sent {
 
 /// What the owner of a queue pair keeps.
 pub(crate) struct Around {
+    /// The address of the first byte of the memory.
+    pub(crate) base: u64,
     pub(crate) memory: Vec<u8>,
     pub(crate) regions: Vec<Region>,
     /// Requests, each with the place of its bytes in the memory.
@@ -103,6 +105,7 @@ impl End {
         Self {
             pair,
             around: Around {
+                base: BASE,
                 memory: vec![0; BYTES],
                 regions: vec![region],
                 requests: Vec::new(),
@@ -122,6 +125,11 @@ impl End {
     pub(crate) fn post(&mut self, request: Request, place: usize) -> u64 {
         self.around.requests.push((request, place));
         self.around.requests.len() as u64 - 1
+    }
+
+    /// The sequence number of the next request of the peer.
+    pub(crate) fn pair_expected(&self) -> u32 {
+        self.pair.expected().value()
     }
 
     pub(crate) fn posted(&self) -> u64 {
@@ -178,7 +186,7 @@ impl End {
                 memory[place..][..length as usize].copy_from_slice(payload);
             }
             Some(Landing::Memory { address, length }) => {
-                let place = inside(&self.around.regions, address, length);
+                let place = inside(self.around.base, &self.around.regions, address, length);
                 memory[place..][..length as usize].copy_from_slice(payload);
             }
             Some(Landing::Atomic {
@@ -187,7 +195,7 @@ impl End {
                 compare,
                 slot,
             }) => {
-                let place = inside(&self.around.regions, address, 8);
+                let place = inside(self.around.base, &self.around.regions, address, 8);
                 let word: [u8; 8] = memory[place..][..8].try_into().expect("eight");
                 let old = u64::from_le_bytes(word);
                 let new = match compare {
@@ -282,7 +290,7 @@ impl End {
                 &memory[place + offset as usize..][..length as usize]
             }
             Payload::Memory { address, length } => {
-                let place = inside(&self.around.regions, address, length);
+                let place = inside(self.around.base, &self.around.regions, address, length);
                 &memory[place..][..length as usize]
             }
         };
@@ -298,7 +306,7 @@ impl End {
 }
 
 /// The place of memory that a region holds; what the transport names must lie in one.
-fn inside(regions: &[Region], address: u64, length: u32) -> usize {
+fn inside(base: u64, regions: &[Region], address: u64, length: u32) -> usize {
     let holds = |region: &&Region| {
         address >= region.address && address + u64::from(length) <= region.address + region.length
     };
@@ -306,7 +314,7 @@ fn inside(regions: &[Region], address: u64, length: u32) -> usize {
         regions.iter().any(|region| holds(&region)),
         "{length} bytes at {address:#x} lie in no region"
     );
-    (address - BASE) as usize
+    (address - base) as usize
 }
 
 /// Two ends that know each other.

@@ -1,8 +1,12 @@
 //! The RoCEv2 transport between ends in memory: over a fabric that loses, doubles, reorders and
 //! delays, by seeds; and packet by packet.
 
+#[path = "../judges/captures.rs"]
+#[expect(dead_code, reason = "the judges read more of it")]
+mod captures;
 mod end;
 mod fabric;
 mod hostile;
+mod replay;
 mod scripted;
 mod storm;
