@@ -268,14 +268,29 @@ impl<R: Receive> Receiver<R> {
         self.calls += 1;
         let total = frame.length().saturating_sub(skip);
         let to = area.piece(offset, total).ok_or(Cause::LocalLength)?;
+        Ok(self.spread(simt, frame, skip, &to, area.location()))
+    }
+
+    /// *Collective.* Fills a piece of memory with a frame's bytes from byte `skip` on, by the whole
+    /// warp, as [`Receiver::gather`] does. All lanes name the same frame and piece; `location` is
+    /// where the piece lies. Returns how many bytes; less than the piece only if the frame ends.
+    #[inline(always)]
+    pub fn spread<S: Simt>(
+        &mut self,
+        simt: &S,
+        frame: &Frame<'_>,
+        skip: u32,
+        to: &Piece<'_>,
+        location: Location,
+    ) -> u32 {
         let mut skip = skip;
         let mut done = 0u32;
         let mut index = 0;
-        while done < total
+        while done < to.length()
             && let Some(piece) = self.reader.piece(frame, index)
         {
             let there = piece.length().saturating_sub(skip);
-            let count = there.min(total - done);
+            let count = there.min(to.length() - done);
             if let (Some(from), Some(to)) = (piece.part(skip, count), to.part(done, count)) {
                 spread_copy(simt, &from, &to);
                 done += count;
@@ -285,16 +300,15 @@ impl<R: Receive> Receiver<R> {
         }
         if simt.is_leader() {
             let counters = self.reader.queue.provenance();
-            let inside = self.reader.queue.location == Location::Device
-                && area.location() == Location::Device;
-            if inside {
+            let queue = self.reader.queue.location;
+            if queue == Location::Device && location == Location::Device {
                 counters.bytes_copied_device.add(u64::from(done));
             } else {
                 counters.bytes_copied_host.add(u64::from(done));
             }
         }
         simt.sync_warp();
-        Ok(done)
+        done
     }
 
     /// *Collective.* Gives leases that came back to the NIC, in order, up to the first that is

@@ -30,7 +30,7 @@ pub struct QueuePair {
     answered: bool,
 }
 
-const _: () = assert!(size_of::<QueuePair>() <= 384);
+const _: () = assert!(size_of::<QueuePair>() <= 256);
 
 /// What came of a packet, in the order in which it is to be done: memory first, then completions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

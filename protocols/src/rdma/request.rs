@@ -69,6 +69,8 @@ pub struct Request {
     pub destination_qp: u32,
     /// Of a datagram: the peer's key.
     pub qkey: u32,
+    /// Numbers that the request takes in its queue, beyond the first.
+    pub more_slots: u32,
 }
 
 impl Request {
@@ -82,7 +84,8 @@ impl Request {
     }
 }
 
-/// The send requests of a queue pair, by their numbers, counted from 0.
+/// The send requests of a queue pair, by their numbers: each has the number behind the one before
+/// and its further slots.
 pub trait Requests {
     /// Request `index`, if it was posted. A request does not change until it is completed.
     ///

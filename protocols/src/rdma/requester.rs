@@ -281,8 +281,9 @@ impl Requester {
 
     /// Moves the current position behind the packet that was just made.
     fn sent(&mut self, request: &Request, total: u32) {
+        let following = self.current + 1 + u64::from(request.more_slots);
         if self.current == self.begun {
-            self.begun += 1;
+            self.begun = following;
         }
         if request.operation.is_fetch() {
             self.reads += 1;
@@ -291,7 +292,7 @@ impl Requester {
             self.current_done += 1;
         }
         if self.current_done >= total {
-            self.current += 1;
+            self.current = following;
             self.current_psn = self.current_psn.wrapping_add(total);
             self.current_done = 0;
         }
@@ -411,17 +412,17 @@ impl Requester {
                 self.catch_up();
                 break;
             }
-            self.complete(total, false);
+            self.complete(&request, total);
         }
         progress
     }
 
     /// The oldest request is done.
-    fn complete(&mut self, total: u32, was_fetch: bool) {
-        if was_fetch && self.oldest < self.current {
+    fn complete(&mut self, request: &Request, total: u32) {
+        if request.operation.is_fetch() && self.oldest < self.current {
             self.reads = self.reads.saturating_sub(1);
         }
-        self.oldest += 1;
+        self.oldest += 1 + u64::from(request.more_slots);
         self.oldest_psn = self.oldest_psn.wrapping_add(total);
         self.oldest_done = 0;
         self.catch_up();
@@ -546,7 +547,7 @@ impl Requester {
         };
         self.oldest_done += 1;
         if self.oldest_done == total {
-            self.complete(total, true);
+            self.complete(&request, total);
         } else {
             self.catch_up();
         }
