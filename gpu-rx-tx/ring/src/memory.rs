@@ -217,6 +217,64 @@ pub unsafe fn fetch_add_u64(address: DeviceAddress, value: u64) -> u64 {
     }
 }
 
+/// Carries out a peer's addition on a word that anybody may use: acquire and release order, scope of
+/// the system. Returns the old value.
+///
+/// # Safety
+/// The queue's promise, see the module's text.
+#[inline(always)]
+pub unsafe fn remote_add_u64(address: DeviceAddress, value: u64) -> u64 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let old: u64;
+        // SAFETY: live, aligned memory by the caller's promise; the instruction touches nothing
+        // else.
+        unsafe {
+            core::arch::asm!(
+                "atom.add.acq_rel.sys.u64 {old}, [{address}], {value};",
+                old = out(reg64) old, address = in(reg64) address.value(), value = in(reg64) value,
+            );
+        }
+        old
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        // SAFETY: the caller promises live, aligned memory; all sharing is through atomics.
+        let cell = unsafe { AtomicU64::from_ptr(address.value() as *mut u64) };
+        cell.fetch_add(value, Ordering::AcqRel)
+    }
+}
+
+/// Carries out a peer's replacement of a word by `value` if it holds `compare`: acquire and release
+/// order, scope of the system. Returns the old value.
+///
+/// # Safety
+/// The queue's promise, see the module's text.
+#[inline(always)]
+pub unsafe fn remote_compare_swap_u64(address: DeviceAddress, compare: u64, value: u64) -> u64 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let old: u64;
+        // SAFETY: live, aligned memory by the caller's promise; the instruction touches nothing
+        // else.
+        unsafe {
+            core::arch::asm!(
+                "atom.cas.acq_rel.sys.b64 {old}, [{address}], {compare}, {value};",
+                old = out(reg64) old, address = in(reg64) address.value(),
+                compare = in(reg64) compare, value = in(reg64) value,
+            );
+        }
+        old
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        // SAFETY: the caller promises live, aligned memory; all sharing is through atomics.
+        let cell = unsafe { AtomicU64::from_ptr(address.value() as *mut u64) };
+        let outcome = cell.compare_exchange(compare, value, Ordering::AcqRel, Ordering::Acquire);
+        outcome.unwrap_or_else(|old| old)
+    }
+}
+
 /// Sets bits in a word that other warps set bits in as well: release order, scope of the GPU.
 /// Returns the old value.
 ///

@@ -59,6 +59,9 @@ impl Responder {
             self.receive = taken.ok_or((Note::NoReceive, Nak::RemoteOperational))?;
             self.has_receive = true;
         }
+        if !self.receive.may_use {
+            return Err((Note::BadReceive, Nak::RemoteOperational));
+        }
         Ok(self.receive)
     }
 

@@ -32,8 +32,10 @@ impl Responder {
         if packet.payload > attributes.mtu.bytes() {
             return Taken::note(Note::Length);
         }
-        let Ok(receive) = self.receive(around) else {
-            return Taken::note(Note::NoReceive);
+        let receive = match self.receive(around) {
+            Ok(receive) => receive,
+            Err((note @ Note::BadReceive, _)) => return self.give_up(note),
+            Err((note, _)) => return Taken::note(note),
         };
         let length = packet.payload + ROUTE_HEADER_BYTES;
         if length > receive.capacity {

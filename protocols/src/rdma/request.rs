@@ -102,6 +102,8 @@ pub struct PostedReceive {
     pub index: u64,
     /// Bytes that its pieces hold.
     pub capacity: u32,
+    /// Whether all of them may be written by this queue pair.
+    pub may_use: bool,
 }
 
 /// The receives of a queue pair: its own, or those of a queue that it shares.

@@ -247,11 +247,17 @@ impl Responder {
     /// The peer broke the rules: tells it and fails. A receive that was taken fails with it.
     fn refuse(&mut self, note: Note, nak: Nak) -> Taken {
         self.answer(self.expected, Syndrome::Nak(nak));
+        self.give_up(note)
+    }
+
+    /// Fails, and with it a receive that was taken.
+    pub(super) fn give_up(&mut self, note: Note) -> Taken {
         self.is_over = true;
         let received = self.has_receive.then_some(Received {
             index: self.receive.index,
             status: match note {
                 Note::TooLong => Status::LocalLength,
+                Note::BadReceive => Status::LocalProtection,
                 _ => Status::Flushed,
             },
             length: 0,
@@ -310,6 +316,7 @@ impl Responder {
                 note: taken.note.or(resumed),
                 ..taken
             },
+            Err((note @ Note::BadReceive, _)) => self.give_up(note),
             Err((note, _)) => {
                 self.drops = !packet.opcode.ends_message();
                 self.message = Message::None;

@@ -129,6 +129,7 @@ notes! {
     Misaligned "misaligned" "an atomic off its alignment: refused";
     TooManyReads "too_many_reads" "more reads and atomics at once than agreed: refused";
     NoReceive "no_receive" "no receive was posted: asked to try again, or dropped";
+    BadReceive "bad_receive" "a receive names memory that it may not use: refused";
     StaleResponse "stale_response" "a response to what was answered before";
     Unasked "unasked" "a response to what was never sent";
     LostResponse "lost_response" "a response that shows that an earlier one was lost";

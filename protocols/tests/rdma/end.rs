@@ -82,6 +82,8 @@ pub(crate) struct End {
     /// Completions of receives that were told, with the bytes.
     pub(crate) received: Vec<(Received, Vec<u8>)>,
     pub(crate) notes: Vec<u64>,
+    /// Receives that are posted now may be used.
+    pub(crate) may_receive: bool,
     told: u64,
 }
 
@@ -117,6 +119,7 @@ impl End {
             sent: Vec::new(),
             received: Vec::new(),
             notes: vec![0; Note::COUNT],
+            may_receive: true,
             told: 0,
         }
     }
@@ -139,9 +142,11 @@ impl End {
     pub(crate) fn receive(&mut self, place: usize, capacity: u32) {
         let index = self.around.receives.len() as u64;
         self.around.receives.push((place, capacity));
-        self.around
-            .free
-            .push_back(PostedReceive { index, capacity });
+        self.around.free.push_back(PostedReceive {
+            index,
+            capacity,
+            may_use: self.may_receive,
+        });
     }
 
     pub(crate) fn note(&self, note: Note) -> u64 {

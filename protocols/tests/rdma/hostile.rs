@@ -477,6 +477,19 @@ fn a_message_longer_than_its_receive_fails_the_receive() {
     assert_eq!(answer(&mut end), Some((NAK_INVALID, 0)));
 }
 
+/// A receive over memory that is not the queue pair's fails with the queue pair, on both sides.
+#[test]
+fn a_receive_that_may_not_be_used_fails() {
+    let mut end = end();
+    end.may_receive = false;
+    end.receive(0x8000, 100);
+    end.take(1, &packet(Opcode::SEND_ONLY, 4).bytes(), false);
+    let (received, _) = end.received.first().expect("completed");
+    assert_eq!(received.status, Status::LocalProtection);
+    assert_eq!(answer(&mut end), Some((0x63, 0)));
+    assert_eq!(end.pair.state(), State::Error);
+}
+
 /// More reads than agreed are refused; as many as agreed are answered.
 #[test]
 fn reads_are_bounded() {

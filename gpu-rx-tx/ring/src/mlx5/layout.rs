@@ -53,6 +53,8 @@ pub struct Opcode(pub u8);
 impl Opcode {
     /// Does nothing, may complete.
     pub const NOP: Self = Self(0x00);
+    /// Send, and take a key of the peer's away.
+    pub const SEND_INVALIDATE: Self = Self(0x01);
     /// RDMA write.
     pub const WRITE: Self = Self(0x08);
     /// RDMA write with immediate.
@@ -84,6 +86,8 @@ impl CqeOpcode {
     pub const RESPONSE_SEND: Self = Self(2);
     /// A receive WQE was filled, with immediate.
     pub const RESPONSE_SEND_IMM: Self = Self(3);
+    /// A receive WQE was filled, and a key of ours is to go.
+    pub const RESPONSE_SEND_INVALIDATE: Self = Self(4);
     /// A send WQE failed.
     pub const REQUEST_ERROR: Self = Self(13);
     /// A receive WQE failed.
@@ -100,6 +104,10 @@ impl CqeOpcode {
 
 /// `fm_ce_se`: make a completion in any case. Without it only errors complete.
 pub const COMPLETE_ALWAYS: u8 = 2 << 2;
+/// `fm_ce_se`: the peer's completion raises an event.
+pub const SOLICITED: u8 = 1 << 1;
+/// `fm_ce_se`: begin after all reads and atomics before it.
+pub const FENCE: u8 = 4 << 5;
 /// Ethernet segment: fill in the IP header checksum.
 pub const CHECKSUM_L3: u8 = 1 << 6;
 /// Ethernet segment: fill in the TCP or UDP checksum.
@@ -333,6 +341,42 @@ pub struct AtomicSegment {
     pub compare: U64,
 }
 segment!(AtomicSegment);
+
+/// Where a datagram goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DatagramSegment {
+    /// Key of the peer's queue pair.
+    pub qkey: U32,
+    /// Zero.
+    pub reserved: U32,
+    /// The peer's queue pair, 24 bits, below [`DATAGRAM_EXTENDED`].
+    pub dqp_dct: U32,
+    /// Rate and service level.
+    pub stat_rate_sl: u8,
+    /// Path bits.
+    pub fl_mlid: u8,
+    /// For RoCE: the UDP source port.
+    pub rlid: U16,
+    /// Zero.
+    pub reserved0: [u8; 4],
+    /// The next hop.
+    pub rmac: [u8; 6],
+    /// Traffic class.
+    pub tclass: u8,
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// Flow label and index of the own address.
+    pub grh_gid_fl: U32,
+    /// The peer's address; IPv4 mapped into IPv6.
+    pub rgid: [u8; 16],
+}
+
+const _: () = assert!(size_of::<DatagramSegment>() == 48);
+const _: () = assert!(core::mem::offset_of!(DatagramSegment, rgid) == 32);
+
+/// In `dqp_dct`: the segment has its full length.
+pub const DATAGRAM_EXTENDED: u32 = 1 << 31;
 
 /// Head of inline data: `byte_count` with [`INLINE`], then the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -2,8 +2,9 @@
 //! phase, doorbell records and doorbells.
 //!
 //! [`layout`] holds every byte of the format, for both halves: [`Rx`] and [`Tx`] are the driver's
-//! half (verbs for a kernel), [`device`] is what a NIC does with the same memory, [`setup`] brings
-//! fresh memory to its first state. Sources: infiniband/mlx5dv.h of rdma-core; for the receive
+//! half (verbs for a kernel), [`device`] is what a NIC does with the same memory, [`serve`] what an
+//! engine does that reaches the work queues of messages by address, [`setup`] brings fresh memory
+//! to its first state. Sources: infiniband/mlx5dv.h of rdma-core; for the receive
 //! hash, the metadata word and the header types of a completion, linux/mlx5/device.h of the
 //! kernel.
 //!
@@ -14,7 +15,9 @@
 
 pub mod device;
 pub mod layout;
+pub mod post;
 mod rx;
+pub mod serve;
 pub mod setup;
 mod tx;
 
