@@ -7,6 +7,7 @@
 
 pub mod file;
 pub mod files;
+pub mod messaging;
 pub mod report;
 pub mod runtime;
 pub mod traffic;

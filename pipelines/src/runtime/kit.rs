@@ -57,6 +57,16 @@ impl Kit {
         same.iter().chain(measuring).map(|row| row.name).collect()
     }
 
+    /// The transport of messages over queues of a format.
+    ///
+    /// # Errors
+    /// [`Error::NoKernel`].
+    pub fn transport(word: &str) -> Result<&'static KernelRow, Error> {
+        let name = format!("transport_{word}");
+        let row = entries::transports().iter().find(|row| row.name == name);
+        row.ok_or(Error::NoKernel { name })
+    }
+
     /// A kernel by its name.
     ///
     /// # Errors

@@ -9,7 +9,7 @@
 
 use crate::format::{MemifClient, MemifServer, Mlx5, Xdp};
 use crate::kernels::{
-    ClockStep, IcrcSweep, MacSwap, ParseSweep, PublishTime, ReceiveCount, Transmit,
+    ClockStep, IcrcSweep, MacSwap, ParseSweep, PublishTime, ReceiveCount, Transmit, Transport,
 };
 use crate::stages::BuiltIn;
 
@@ -40,6 +40,19 @@ crate::kernel! {
     transmit_memif_client = Transmit<MemifClient>,
     /// Generates frames, over memif rings of the peer.
     transmit_memif_server = Transmit<MemifServer>,
+}
+
+crate::kernel! {
+    /// The transport of messages, for each ring format.
+    pub fn transports:
+    /// Carries out work queues of messages, over mlx5 queues.
+    transport_mlx5 = Transport<Mlx5>,
+    /// Carries out work queues of messages, over AF_XDP rings.
+    transport_xdp = Transport<Xdp>,
+    /// Carries out work queues of messages, over memif rings of ours.
+    transport_memif_client = Transport<MemifClient>,
+    /// Carries out work queues of messages, over memif rings of the peer.
+    transport_memif_server = Transport<MemifServer>,
 }
 
 crate::kernel! {

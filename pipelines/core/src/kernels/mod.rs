@@ -1,4 +1,5 @@
-//! The kernels: the interpreter of pipelines, and plain ones that measure.
+//! The kernels: the interpreter of pipelines, the transport of messages, and plain ones that
+//! measure.
 
 mod count;
 mod gauge;
@@ -7,6 +8,7 @@ mod measure;
 mod output;
 mod pipeline;
 mod transmit;
+mod transport;
 
 pub use gauge::{
     ClockStep, DESCRIPTOR_WORDS, IcrcSweep, ParseSweep, PublishTime, ROW, SweepCounters,
@@ -18,6 +20,7 @@ pub use transmit::{
     MAX_TEMPLATES, TEMPLATE_BYTES, Template, Transmit, TransmitCounters, TransmitParameters,
     TransmitPort,
 };
+pub use transport::{Transport, TransportParameters};
 
 #[cfg(any(not(target_arch = "nvptx64"), feature = "entries"))]
 pub mod entries;

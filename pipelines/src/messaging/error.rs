@@ -1,0 +1,99 @@
+//! What can go wrong with messages on the host's side, split by blame.
+
+use warpwire_gpu::arena::ArenaError;
+use warpwire_gpu::executor;
+use warpwire_protocols::rdma::{State, Status};
+use warpwire_ring::Cause;
+
+/// Why something of an endpoint could not be had or done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    // The caller.
+    /// A setting is out of range.
+    #[error("endpoint setting `{field}` is {value}; it must be {must}")]
+    Setting {
+        /// The field.
+        field: &'static str,
+        /// What it was.
+        value: u64,
+        /// What it accepts.
+        must: &'static str,
+    },
+    /// All queue pairs are in use.
+    #[error("all {most} queue pairs of the endpoint are in use; raise `pairs`")]
+    Pairs {
+        /// How many there are.
+        most: u32,
+    },
+    /// All regions are in use.
+    #[error("all {most} regions of the endpoint are in use; raise `regions`")]
+    Regions {
+        /// How many there are.
+        most: u32,
+    },
+    /// Memory that the engine cannot reach.
+    #[error(
+        "{length} bytes at {address:#x} lie in no arena that the endpoint was given; name it in \
+         `memory`"
+    )]
+    OutOfReach {
+        /// First byte.
+        address: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// A move of a queue pair that the specification does not have.
+    #[error("queue pair {number:#x} cannot go to {to:?} from where it stands")]
+    Move {
+        /// Its number.
+        number: u32,
+        /// Where it was to go.
+        to: State,
+    },
+    /// A request could not be posted.
+    #[error("queue pair {number:#x}: the request cannot be posted: {cause}")]
+    Post {
+        /// Its number.
+        number: u32,
+        /// Why.
+        cause: Cause,
+    },
+
+    // The peer, or the way to it.
+    /// A request or the queue pair failed.
+    #[error("queue pair {number:#x} failed: {status}")]
+    Failed {
+        /// Its number.
+        number: u32,
+        /// How.
+        status: Status,
+    },
+
+    // The environment.
+    /// Something did not happen in time.
+    #[error("queue pair {number:#x}: {what} within {waited:?}")]
+    Deadline {
+        /// Its number.
+        number: u32,
+        /// What did not happen.
+        what: &'static str,
+        /// How long was waited.
+        waited: std::time::Duration,
+    },
+    /// The engine ended.
+    #[error("the engine ended: {cause}")]
+    Ended {
+        /// Why.
+        cause: Cause,
+    },
+    /// Memory could not be had.
+    #[error(transparent)]
+    Memory(#[from] ArenaError),
+    /// The executor refused.
+    #[error(transparent)]
+    Executor(#[from] executor::Error),
+    /// There is no kernel for the NIC's queues.
+    #[error(transparent)]
+    Kernel(#[from] crate::runtime::Error),
+}

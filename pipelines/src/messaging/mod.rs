@@ -1,0 +1,15 @@
+//! Messages from the host: an engine on an executor, its queue pairs, regions and completions.
+//!
+//! The same memory and the same verbs as device code has: requests are written into work queues,
+//! completions polled from memory. The engine is a kernel that runs beside, on whatever the
+//! executor is.
+
+mod endpoint;
+mod error;
+mod pair;
+mod table;
+
+pub use endpoint::{Endpoint, EndpointConfig, MemoryRegion};
+pub use error::Error;
+pub use pair::{Completed, Message, Pair, PairConfig, Work};
+pub use warpwire_engine::tables::Path;
