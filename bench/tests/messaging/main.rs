@@ -61,10 +61,18 @@ impl Side {
     }
 }
 
-fn ends(executor: &CpuExecutor, attributes: Attributes, link: Impairments) -> (Fabric, [Side; 2]) {
+fn ends(
+    executor: &CpuExecutor,
+    options: &str,
+    attributes: Attributes,
+    link: Impairments,
+) -> (Fabric, [Side; 2]) {
     let fabric = Fabric::new(FabricConfig::default(), Clock::Executor(executor.clock()));
     let open = |words: &str| fabric.open(&words.parse().expect("words")).expect("opens");
-    let mut nics = [open("soft:a,slot=4608"), open("soft:b,slot=4608")];
+    let mut nics = [
+        open(&format!("soft:a,{options}")),
+        open(&format!("soft:b,{options}")),
+    ];
     let [one, other] = &mut nics;
     fabric.cable(one.port(), other.port());
     fabric.impair(one.port(), link);
@@ -129,12 +137,19 @@ fn wait(pair: &mut Pair) -> Completed {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn run(backend: Backend, attributes: Attributes, link: Impairments) {
+fn sent(pair: &mut Pair) {
+    match wait(pair) {
+        Completed::Sent { .. } => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+fn run(backend: Backend, options: &str, attributes: Attributes, link: Impairments) {
     let executor = CpuExecutor::builder()
         .idle(IdlePolicy::POLITE)
         .backend(backend);
     let executor = executor.build().expect("builds");
-    let (_fabric, [mut one, mut other]) = ends(&executor, attributes, link);
+    let (_fabric, [mut one, mut other]) = ends(&executor, options, attributes, link);
     let mtu = attributes.mtu.bytes();
     let sizes = [
         0,
@@ -193,7 +208,7 @@ fn run(backend: Backend, attributes: Attributes, link: Impairments) {
                 one.bytes(SOURCE, size),
                 "send {size}"
             );
-            assert!(matches!(wait(&mut one.pair), Completed::Sent { .. }));
+            sent(&mut one.pair);
         }
         // WRITE, with and without immediate.
         seed += 1;
@@ -206,7 +221,7 @@ fn run(backend: Backend, attributes: Attributes, link: Impairments) {
                 payload,
             }])
             .expect("posts");
-        assert!(matches!(wait(&mut one.pair), Completed::Sent { .. }));
+        sent(&mut one.pair);
         assert_eq!(
             other.bytes(WRITTEN, size),
             one.bytes(SOURCE, size),
@@ -230,7 +245,7 @@ fn run(backend: Backend, attributes: Attributes, link: Impairments) {
             one.bytes(SOURCE, size),
             "write {size}"
         );
-        assert!(matches!(wait(&mut one.pair), Completed::Sent { .. }));
+        sent(&mut one.pair);
         // READ, into two pieces.
         seed += 1;
         other.fill(SOURCE, size, seed);
@@ -249,7 +264,7 @@ fn run(backend: Backend, attributes: Attributes, link: Impairments) {
                 payload,
             }])
             .expect("posts");
-        assert!(matches!(wait(&mut one.pair), Completed::Sent { .. }));
+        sent(&mut one.pair);
         assert_eq!(
             one.bytes(TARGET, size),
             other.bytes(SOURCE, size),
@@ -287,7 +302,7 @@ fn run(backend: Backend, attributes: Attributes, link: Impairments) {
         let target = [one.gather(TARGET, 8)];
         let payload = Payload::Pieces(&target);
         one.pair.post(&[Work { order, payload }]).expect("posts");
-        assert!(matches!(wait(&mut one.pair), Completed::Sent { .. }));
+        sent(&mut one.pair);
         assert_eq!((word(&one, TARGET), word(&other, WRITTEN)), (found, after));
     }
     let payload = Payload::Inline(b"inline bytes that stand in the queue itself");
@@ -297,7 +312,7 @@ fn run(backend: Backend, attributes: Attributes, link: Impairments) {
             payload,
         }])
         .expect("posts");
-    assert!(matches!(wait(&mut one.pair), Completed::Sent { .. }));
+    sent(&mut one.pair);
     assert_eq!(other.bytes(WRITTEN, 12), b"inline bytes");
     for side in [one, other] {
         side.endpoint.stop(Duration::from_secs(5)).expect("stops");
@@ -305,15 +320,52 @@ fn run(backend: Backend, attributes: Attributes, link: Impairments) {
     executor.shutdown(Duration::from_secs(5)).expect("ends");
 }
 
+const LARGE: &str = "mtu=9000,slot=9088";
+/// Frames of MTU 4096 arrive in several pieces.
+const SMALL: &str = "mtu=9000,slot=9280,segments=5";
+
 #[test]
 fn every_operation_at_every_size() {
-    for mtu in [Mtu::M256, Mtu::M1024, Mtu::M4096] {
+    for (mtu, options) in [
+        (Mtu::M256, LARGE),
+        (Mtu::M1024, LARGE),
+        (Mtu::M4096, LARGE),
+        (Mtu::M4096, SMALL),
+    ] {
         let attributes = Attributes {
             mtu,
             ..Attributes::default()
         };
         let started = Instant::now();
-        run(Backend::Scalar, attributes, Impairments::default());
-        println!("{mtu:?}: {:?}", started.elapsed());
+        run(Backend::Scalar, options, attributes, Impairments::default());
+        println!("{mtu:?} {options}: {:?}", started.elapsed());
     }
+}
+
+#[test]
+fn warps_of_32_lanes_do_the_same() {
+    let backend = Backend::Lockstep { seed: 7 };
+    let attributes = Attributes {
+        // Such warps are slow.
+        timeout: 19,
+        ..Attributes::default()
+    };
+    run(backend, LARGE, attributes, Impairments::default());
+}
+
+#[test]
+fn losses_change_nothing_but_the_time() {
+    let link = Impairments {
+        loss_ppm: 10_000,
+        duplicate_ppm: 10_000,
+        reorder_ppm: 10_000,
+        reorder_ns: 50_000,
+        corrupt_ppm: 5_000,
+        ..Impairments::default()
+    };
+    let attributes = Attributes {
+        timeout: 8,
+        ..Attributes::default()
+    };
+    run(Backend::Scalar, LARGE, attributes, link);
 }

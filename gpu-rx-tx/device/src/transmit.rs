@@ -154,6 +154,18 @@ impl<T: Transmit> Sender<T> {
         self.queue.depth()
     }
 
+    /// Most pieces that a frame may have.
+    #[inline(always)]
+    pub fn max_parts(&self) -> u32 {
+        self.queue.ring.max_parts()
+    }
+
+    /// Bytes of the next slot's buffer; all slots are alike.
+    #[inline(always)]
+    pub fn slot_bytes(&self) -> u32 {
+        self.queue.ring.buffer(self.published).capacity
+    }
+
     /// Slots that the NIC has not completed yet.
     #[inline(always)]
     pub const fn in_flight(&self) -> u64 {

@@ -81,6 +81,11 @@ impl<'a> Around<'a> {
         (&mut block.pair, around)
     }
 
+    fn fetch_at(&self, slot: u32) -> DeviceAddress {
+        let offset = u64::from(slot) * size_of::<Fetch>() as u64;
+        self.fetches.offset(offset)
+    }
+
     /// Stores what an atomic found into the first piece of its request.
     pub(crate) fn put_value(&self, index: u64, value: u64) {
         let posted = self.head.wrapping_sub(index);
@@ -229,16 +234,16 @@ impl Fetches for Around<'_> {
         if slot >= self.fetch_slots {
             return Fetch::default();
         }
-        let at = self.fetches.value() as *const Fetch;
+        let at = self.fetch_at(slot).value() as *const Fetch;
         // SAFETY: within the table, which is live by the engine's promise and this block's own.
-        unsafe { *at.add(slot as usize) }
+        unsafe { *at }
     }
 
     fn set_fetch(&mut self, slot: u32, fetch: Fetch) {
         if slot < self.fetch_slots {
-            let at = self.fetches.value() as *mut Fetch;
+            let at = self.fetch_at(slot).value() as *mut Fetch;
             // SAFETY: as above.
-            unsafe { *at.add(slot as usize) = fetch }
+            unsafe { *at = fetch }
         }
     }
 }

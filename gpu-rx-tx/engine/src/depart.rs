@@ -1,31 +1,76 @@
-//! Packets that leave: headers, payload and invariant CRC, written into a transmit slot by one
-//! lane.
+//! Packets that leave: headers, payload and invariant CRC, written into transmit slots by one lane.
 
-use warpwire_device::Piece;
+use warpwire_device::{Claim, Piece, Sender};
 use warpwire_protocols::checksum::{Crc32, Engine as Sum, icrc};
 use warpwire_protocols::wire::{IpProtocol, bth};
-use warpwire_ring::Cause;
+use warpwire_ring::{Cause, Transmit};
 
 use crate::tables::Path;
 
 /// Bytes of the longest headers: Ethernet with a tag, IPv6, UDP, base and extended headers.
 const MOST_HEADERS: usize = 18 + 40 + 8 + 40;
 
-/// A frame under construction in a slot.
-pub(crate) struct Departure<'a> {
-    slot: Piece<'a>,
+/// The slots of a frame, one behind the other as far as its bytes are concerned.
+#[derive(Clone, Copy)]
+pub(crate) struct Slots<'a, T> {
+    pub(crate) sender: &'a Sender<T>,
+    pub(crate) claim: &'a Claim,
+    /// Bytes of each slot.
+    pub(crate) capacity: u32,
+}
+
+impl<'a, T: Transmit> Slots<'a, T> {
+    /// The bytes from `at` on that lie in one slot, at most `most`.
+    fn piece(&self, at: u32, most: u32) -> Option<Piece<'a>> {
+        let slot = self.sender.slot(self.claim, at / self.capacity)?;
+        let offset = at % self.capacity;
+        let there = slot.length().saturating_sub(offset);
+        slot.part(offset, there.min(most))
+    }
+
+    fn write(&self, at: u32, bytes: &[u8]) -> Result<(), Cause> {
+        let (mut at, mut rest) = (at, bytes);
+        while !rest.is_empty() {
+            let to = self.piece(at, rest.len() as u32);
+            let to = to.filter(|to| !to.is_empty()).ok_or(Cause::FrameTooLong)?;
+            let (now, later) = rest
+                .split_at_checked(to.length() as usize)
+                .unwrap_or((rest, &[]));
+            to.copy_in(0, now);
+            at += to.length();
+            rest = later;
+        }
+        Ok(())
+    }
+}
+
+/// A frame under construction.
+pub(crate) struct Departure<'a, T> {
+    slots: Slots<'a, T>,
     crc: Crc32,
     at: u32,
 }
 
-impl<'a> Departure<'a> {
+/// Bytes of a frame.
+pub(crate) fn frame_bytes(path: &Path, words: usize, payload: u32) -> u32 {
+    let tag = if path.has_tag { 4 } else { 0 };
+    let network = if path.ip_version == 4 {
+        IPV4_BYTES
+    } else {
+        IPV6_BYTES
+    };
+    let headers = ETHERNET_BYTES + tag + network + UDP_BYTES + words as u32 * 4;
+    headers + payload.next_multiple_of(4) + bth::ICRC_LENGTH as u32
+}
+
+impl<'a, T: Transmit> Departure<'a, T> {
     /// Writes the headers: the way of `path`, then the transport's `words`; `payload` bytes will
     /// follow, and their pad.
     ///
     /// # Errors
-    /// [`Cause::FrameTooLong`] if the slot has no room for all of it.
+    /// [`Cause::FrameTooLong`] if the slots have no room for it.
     pub(crate) fn begin<E: Sum>(
-        slot: Piece<'a>,
+        slots: Slots<'a, T>,
         path: &Path,
         words: &[u32],
         payload: u32,
@@ -49,20 +94,14 @@ impl<'a> Departure<'a> {
         out.be16(0);
         words.iter().for_each(|word| out.be32(*word));
         let end = out.at;
-        let whole = end as u32 + padded + bth::ICRC_LENGTH as u32;
-        if whole > slot.length() {
-            return Err(Cause::FrameTooLong);
-        }
         let headers = bytes.get(..end).unwrap_or(&[]);
         let datagram = headers.get(l3..).unwrap_or(&[]);
         let begun = icrc::begin::<E>(datagram);
         let (crc, taken) = begun.map_err(|_| Cause::LocalQpOperation)?;
         let crc = E::update(crc, datagram.get(taken..).unwrap_or(&[]));
-        if !slot.copy_in(0, headers) {
-            return Err(Cause::FrameTooLong);
-        }
+        slots.write(0, headers)?;
         Ok(Self {
-            slot,
+            slots,
             crc,
             at: end as u32,
         })
@@ -70,35 +109,50 @@ impl<'a> Departure<'a> {
 
     /// Appends payload that lies in memory; the lengths of all of it together are those that were
     /// said at the beginning.
-    pub(crate) fn payload<E: Sum>(&mut self, from: &Piece<'_>) {
-        let Some(to) = self.slot.part(self.at, from.length()) else {
-            return;
-        };
-        from.copy_to(&to);
-        // Summed as it stands in the slot: the source may change meanwhile.
+    ///
+    /// # Errors
+    /// [`Cause::FrameTooLong`].
+    pub(crate) fn payload<E: Sum>(&mut self, from: &Piece<'_>) -> Result<(), Cause> {
+        let mut done = 0;
+        while done < from.length() {
+            let to = self.slots.piece(self.at, from.length() - done);
+            let to = to.filter(|to| !to.is_empty()).ok_or(Cause::FrameTooLong)?;
+            let part = from.part(done, to.length()).ok_or(Cause::FrameTooLong)?;
+            part.copy_to(&to);
+            // Summed as it stands in the slot: the source may change meanwhile.
+            self.sum::<E>(&to);
+            done += to.length();
+            self.at += to.length();
+        }
+        Ok(())
+    }
+
+    fn sum<E: Sum>(&mut self, piece: &Piece<'_>) {
         let mut chunk = [0; CHUNK];
         let mut done = 0;
-        while done < to.length() {
-            let count = to.copy_out(done, &mut chunk);
+        while done < piece.length() {
+            let count = piece.copy_out(done, &mut chunk);
             if count == 0 {
                 break;
             }
             self.crc = E::update(self.crc, chunk.get(..count).unwrap_or(&[]));
             done += count as u32;
         }
-        self.at += from.length();
     }
 
     /// Appends pad and invariant CRC. Returns the bytes of the frame.
-    pub(crate) fn end<E: Sum>(mut self, payload: u32) -> u32 {
+    ///
+    /// # Errors
+    /// [`Cause::FrameTooLong`].
+    pub(crate) fn end<E: Sum>(mut self, payload: u32) -> Result<u32, Cause> {
         let pad = bth::Pad::of(payload).value();
         let zeros = [0; 4];
         let zeros = zeros.get(..usize::from(pad)).unwrap_or(&[]);
         self.crc = E::update(self.crc, zeros);
-        self.slot.copy_in(self.at, zeros);
+        self.slots.write(self.at, zeros)?;
         self.at += u32::from(pad);
-        self.slot.copy_in(self.at, &icrc::field(self.crc));
-        self.at + bth::ICRC_LENGTH as u32
+        self.slots.write(self.at, &icrc::field(self.crc))?;
+        Ok(self.at + bth::ICRC_LENGTH as u32)
     }
 }
 
@@ -165,8 +219,10 @@ impl Writer<'_> {
     }
 }
 
+const ETHERNET_BYTES: u32 = 14;
 const UDP_BYTES: u32 = 8;
 const IPV4_BYTES: u32 = 20;
+const IPV6_BYTES: u32 = 40;
 const TAG: u16 = 0x8100;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;

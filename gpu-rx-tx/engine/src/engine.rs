@@ -8,7 +8,7 @@
 use core::marker::PhantomData;
 
 use warpwire_device::{
-    Area, Frame, MAX_BATCH, Piece, Receiver, Sender, SharedCounters, SharedWord, Simt,
+    Area, Claim, Frame, MAX_BATCH, Receiver, Sender, SharedCounters, SharedWord, Simt,
 };
 use warpwire_protocols::checksum::Engine as Sum;
 use warpwire_protocols::rdma::{
@@ -22,9 +22,11 @@ use warpwire_ring::{Cause, DeviceAddress, Location, Post, Receive, Region, Trans
 use crate::around::{Around, RegionTable};
 use crate::arrive::{Arrival, Seen, look, packets};
 use crate::count::{self, Counts};
-use crate::depart::Departure;
+use crate::depart::{Departure, Slots, frame_bytes};
 use crate::job::{Job, Source, datagram_path};
-use crate::tables::{EngineBlock, EngineCounters, Mail, PairBlock, ReceiveBlock};
+use crate::tables::{
+    EngineBlock, EngineCounters, Mail, PairBlock, Path, REFUSED_MOVE, REFUSED_MTU, ReceiveBlock,
+};
 use crate::tell;
 
 /// Runs the queue pairs of one block. `E` sums bytes.
@@ -35,6 +37,10 @@ pub struct Engine<'a, R, T, E> {
     counts: Counts,
     /// The queue pair that may send next.
     turn: u32,
+    /// Bytes of a transmit slot.
+    capacity: u32,
+    /// Slots of the largest frame.
+    most_parts: u32,
     sums: PhantomData<E>,
 }
 
@@ -74,11 +80,19 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
         if !sound {
             return Err(Cause::LayoutMismatch);
         }
+        // SAFETY: the rings, by the promise.
+        let sender: Sender<T> = unsafe { Sender::attach(&block.transmit) }?;
+        let capacity = sender.slot_bytes();
+        if capacity < LEAST_SLOT {
+            return Err(Cause::FrameTooLong);
+        }
+        let most_parts = LARGEST.div_ceil(capacity);
         Ok(Self {
-            // SAFETY: the rings, by the promise.
-            receiver: unsafe { Receiver::attach(&block.receive) }?,
             // SAFETY: as above.
-            sender: unsafe { Sender::attach(&block.transmit) }?,
+            receiver: unsafe { Receiver::attach(&block.receive) }?,
+            most_parts: most_parts.min(sender.max_parts()).min(sender.depth()),
+            capacity,
+            sender,
             block,
             // SAFETY: the block's counters, by the promise.
             counts: Counts::new(unsafe { SharedCounters::attach(block.counters, count::ENTRIES) }),
@@ -369,7 +383,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
                 if simt.is_leader() {
                     // SAFETY: the leader, which holds no other.
                     let block = unsafe { self.pair(row + lane) };
-                    care(block, now_ns);
+                    care(block, now_ns, self.capacity * self.most_parts);
                 }
             }
             simt.sync_warp();
@@ -395,9 +409,10 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
     fn transmit<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
         let mut busy = false;
         let mut quiet = 0;
-        let free = self.sender.credits(simt, MAX_BATCH)?;
+        let free = self.sender.credits(simt, MAX_BATCH.max(self.most_parts))?;
         self.sender.reserve(simt, free)?;
-        let mut left = free;
+        // Frames of which each may take as many slots as any.
+        let mut left = free / self.most_parts;
         while left > 0 && quiet < self.block.pair_count {
             let most = left.min(S::WIDTH);
             let (job, count) = self.jobs(simt, most, &mut quiet);
@@ -406,22 +421,16 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
             }
             left -= count;
             busy = true;
+            let path = self.path(&job);
+            let bytes = frame_bytes(&path, job.words().len(), job.payload);
             let has_job = simt.lane() < count;
-            if let Some(claim) = self.sender.claim(simt, u32::from(has_job)) {
-                let post = match self.sender.slot(&claim, 0) {
-                    Some(slot) => self.depart(&job, slot).map(|length| Post {
-                        address: slot.address(),
-                        length,
-                        ..Post::default()
-                    }),
-                    None => Err(Cause::LocalProtection),
-                };
-                match post {
-                    Ok(post) => {
-                        self.sender.count_headers(1);
-                        // What fails here cuts the batch as well.
-                        let _ = self.sender.write(&claim, &post);
-                    }
+            let parts = match has_job {
+                true => bytes.div_ceil(self.capacity),
+                false => 0,
+            };
+            if let Some(claim) = self.sender.claim(simt, parts) {
+                match self.depart(&job, &path, &claim) {
+                    Ok(length) => self.post(&claim, length),
                     Err(cause) => self.sender.abandon(cause),
                 }
             }
@@ -490,22 +499,53 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
         Some(Job::new(place, &packet?, remote, attributes.pkey))
     }
 
-    /// Writes a packet into a slot; the bytes of the frame. By any lane: none changes a queue pair
-    /// meanwhile.
-    fn depart(&self, job: &Job, slot: Piece<'_>) -> Result<u32, Cause> {
+    /// The way of a packet. By any lane: none changes a queue pair meanwhile.
+    fn path(&self, job: &Job) -> Path {
         // SAFETY: lanes only read here, between two meetings of the warp.
         let block: &PairBlock = unsafe { self.pair(job.pair) };
-        let is_datagram = block.pair.attributes().service == Service::Ud;
-        let path = match is_datagram {
-            true => {
+        match block.pair.attributes().service {
+            Service::Ud => {
                 // SAFETY: live by the engine's promise; the request is posted.
                 let datagram = unsafe { block.send.datagram(job.request) };
                 datagram_path(&block.path, &datagram)
             }
-            false => block.path,
-        };
+            Service::Rc | Service::Uc => block.path,
+        }
+    }
+
+    /// Writes the descriptors of a frame that was written. What fails cuts the batch.
+    fn post(&mut self, claim: &Claim, length: u32) {
+        self.sender.count_headers(1);
+        let parts = claim.parts();
+        for part in 0..parts {
+            let Some(slot) = self.sender.slot(claim, part) else {
+                return self.sender.abandon(Cause::LocalProtection);
+            };
+            let post = Post {
+                address: slot.address(),
+                length: (length - part * self.capacity).min(self.capacity),
+                part,
+                parts,
+                ..Post::default()
+            };
+            if self.sender.write(claim, &post).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Writes a packet into its slots; the bytes of the frame. By any lane, as above.
+    fn depart(&self, job: &Job, path: &Path, claim: &Claim) -> Result<u32, Cause> {
+        // SAFETY: lanes only read here, between two meetings of the warp.
+        let block: &PairBlock = unsafe { self.pair(job.pair) };
+        let is_datagram = block.pair.attributes().service == Service::Ud;
         let payload = job.payload;
-        let mut frame = Departure::begin::<E>(slot, &path, job.words(), payload)?;
+        let slots = Slots {
+            sender: &self.sender,
+            claim,
+            capacity: self.capacity,
+        };
+        let mut frame = Departure::begin::<E>(slots, path, job.words(), payload)?;
         match job.source() {
             Source::None => {}
             Source::Memory => {
@@ -516,18 +556,18 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
                     is_inline: false,
                 };
                 if let Some(piece) = area(&bytes).piece(0, payload) {
-                    frame.payload::<E>(&piece);
+                    frame.payload::<E>(&piece)?;
                 }
             }
-            Source::Request => gather::<E>(&mut frame, block, job, is_datagram)?,
+            Source::Request => gather::<T, E>(&mut frame, block, job, is_datagram)?,
         }
-        Ok(frame.end::<E>(payload))
+        frame.end::<E>(payload)
     }
 }
 
 /// Appends a part of a request.
-fn gather<E: Sum>(
-    frame: &mut Departure<'_>,
+fn gather<T: Transmit, E: Sum>(
+    frame: &mut Departure<'_, T>,
     block: &PairBlock,
     job: &Job,
     is_datagram: bool,
@@ -550,7 +590,7 @@ fn gather<E: Sum>(
         }
         let count = (bytes.length - skip).min(left);
         if let Some(piece) = area(&bytes).piece(u64::from(skip), count) {
-            frame.payload::<E>(&piece);
+            frame.payload::<E>(&piece)?;
         }
         left -= count;
         skip = 0;
@@ -732,11 +772,11 @@ fn has_to_flush(block: &PairBlock) -> bool {
 }
 
 /// The leader's part: obeys the host, looks at the clock, and flushes what failed.
-fn care(block: &mut PairBlock, now_ns: u64) {
+fn care(block: &mut PairBlock, now_ns: u64, most_bytes: u32) {
     if let Some(word) = command(block) {
         let number = word.load();
         if number != block.obeyed {
-            obey(block);
+            obey(block, most_bytes);
             block.obeyed = number;
             mail_state(block);
             if let Some(answer) = mail_word(block, core::mem::offset_of!(Mail, answer)) {
@@ -751,13 +791,15 @@ fn care(block: &mut PairBlock, now_ns: u64) {
 }
 
 /// Does what the mail says.
-fn obey(block: &mut PairBlock) {
+fn obey(block: &mut PairBlock, most_bytes: u32) {
     let at = block.mail.value() as *const Mail;
     let at = at.wrapping_byte_add(core::mem::offset_of!(Mail, wanted));
     // SAFETY: live by the engine's promise; the host leaves it alone until it is answered.
     let wanted = unsafe { core::ptr::read_volatile(at.cast::<crate::tables::Wanted>()) };
     let state = STATES.into_iter().find(|one| *one as u32 == wanted.state);
-    let moved = state.is_some_and(|state| block.pair.become_state(state).is_ok());
+    let largest = wanted.attributes.mtu.bytes() + LARGEST_HEADERS;
+    let fits = wanted.connects == 0 || largest <= most_bytes;
+    let moved = fits && state.is_some_and(|state| block.pair.become_state(state).is_ok());
     if moved && wanted.connects != 0 {
         // SAFETY: live by the engine's promise.
         block.head = unsafe { block.send.head(block.head) };
@@ -771,7 +813,11 @@ fn obey(block: &mut PairBlock) {
         block.failed = false;
     }
     if let Some(word) = mail_word(block, core::mem::offset_of!(Mail, refused)) {
-        word.store(u32::from(!moved));
+        word.store(match (moved, fits) {
+            (true, _) => 0,
+            (false, true) => REFUSED_MOVE,
+            (false, false) => REFUSED_MTU,
+        });
     }
 }
 
@@ -793,5 +839,12 @@ const NO_BYTES: Bytes = Bytes {
 };
 
 const IPV4_BYTES: u32 = 20;
+
+/// Bytes of headers and invariant CRC of any packet, with a tag and IPv6.
+const LARGEST_HEADERS: u32 = 18 + 40 + 8 + 40 + 4;
+/// Bytes of the largest frame.
+const LARGEST: u32 = 4096 + LARGEST_HEADERS;
+/// The smallest slots that an engine works with: headers lie in one.
+const LEAST_SLOT: u32 = 128;
 
 const _: () = assert!(size_of::<EngineCounters>().is_multiple_of(8));

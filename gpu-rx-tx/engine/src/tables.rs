@@ -136,13 +136,18 @@ pub struct Mail {
     pub state: u32,
     /// How the queue pair failed, as a number of [`warpwire_protocols::rdma::Status`]; or 0.
     pub fault: u32,
-    /// 1 if the last command was against the rules, and changed nothing.
+    /// 0, or why the last command changed nothing: [`REFUSED_MOVE`], [`REFUSED_MTU`].
     pub refused: u32,
     /// Written as zero.
     pub reserved: [u32; 27],
     /// What the host wants.
     pub wanted: Wanted,
 }
+
+/// In a [`Mail`]: the specification has no such move.
+pub const REFUSED_MOVE: u32 = 1;
+/// In a [`Mail`]: packets of the MTU do not fit the transmit slots.
+pub const REFUSED_MTU: u32 = 2;
 
 /// What the host wants of a queue pair.
 #[derive(Clone, Copy, Debug)]

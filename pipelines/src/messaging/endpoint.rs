@@ -178,7 +178,7 @@ impl Endpoint {
         let last = keys.get(place).copied().unwrap_or(0) & 0xff;
         let generation = match last {
             0 => chance as u32 & 0xff,
-            last => last + 1 & 0xff,
+            last => (last + 1) & 0xff,
         };
         let key = (place as u32) << 8 | generation.max(1);
         if let Some(slot) = keys.get_mut(place) {

@@ -51,6 +51,17 @@ pub enum Error {
         /// Where it was to go.
         to: State,
     },
+    /// Packets do not fit the NIC's slots.
+    #[error(
+        "queue pair {number:#x}: packets of MTU {mtu} do not fit the NIC's transmit slots; choose a \
+         smaller MTU, or larger slots"
+    )]
+    Mtu {
+        /// Its number.
+        number: u32,
+        /// The MTU, in bytes.
+        mtu: u32,
+    },
     /// A request could not be posted.
     #[error("queue pair {number:#x}: the request cannot be posted: {cause}")]
     Post {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use warpwire_engine::tables::{Mail, Path, Wanted};
+use warpwire_engine::tables::{Mail, Path, REFUSED_MTU, Wanted};
 use warpwire_gpu::Arena;
 use warpwire_protocols::rdma::{Attributes, Start, State, Status};
 use warpwire_ring::mlx5::layout::{Cqe, CqeOpcode};
@@ -190,6 +190,10 @@ impl Pair {
         }
         match self.mail_word(std::mem::offset_of!(Mail, refused)) {
             0 => Ok(()),
+            REFUSED_MTU => Err(Error::Mtu {
+                number: self.places.number,
+                mtu: wanted.attributes.mtu.bytes(),
+            }),
             _ => Err(Error::Move {
                 number: self.places.number,
                 to: state,
