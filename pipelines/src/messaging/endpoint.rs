@@ -95,7 +95,11 @@ pub struct Endpoint {
     memory: Vec<Arc<Arena>>,
     regions: Mutex<Vec<u32>>,
     taken: Mutex<u32>,
+    idle: Idle,
 }
+
+/// What a thread does that waits for an engine: gives way, or drives virtual time.
+pub type Idle = Arc<dyn Fn() + Send + Sync>;
 
 /// A registered piece of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,7 +148,15 @@ impl Endpoint {
             memory: memory.to_vec(),
             regions: Mutex::new(vec![0; config.regions as usize]),
             taken: Mutex::new(0),
+            idle: Arc::new(std::thread::yield_now),
         })
+    }
+
+    /// Waits otherwise than by giving way: where time is virtual, somebody has to drive it.
+    #[must_use]
+    pub fn idle_by(mut self, idle: Idle) -> Self {
+        self.idle = idle;
+        self
     }
 
     /// Registers memory, for own requests and, as far as `access` says, for peers. `chance` decides
@@ -241,7 +253,7 @@ impl Endpoint {
                     waited: patience,
                 });
             }
-            std::thread::yield_now();
+            (self.idle)();
         }
         Ok(())
     }
@@ -294,7 +306,8 @@ impl Endpoint {
             most: self.config.pairs,
         })?;
         *taken += 1;
-        Ok(Pair::new(Arc::clone(&self.table.arena), places, config))
+        let arena = Arc::clone(&self.table.arena);
+        Ok(Pair::new(arena, places, config, Arc::clone(&self.idle)))
     }
 
     /// What the engine counted so far.

@@ -9,7 +9,7 @@ mod error;
 mod pair;
 mod table;
 
-pub use endpoint::{Endpoint, EndpointConfig, MemoryRegion};
+pub use endpoint::{Endpoint, EndpointConfig, Idle, MemoryRegion};
 pub use error::Error;
 pub use pair::{Completed, Message, Pair, PairConfig, Work};
 pub use warpwire_engine::tables::Path;

@@ -15,6 +15,7 @@ use warpwire_ring::mlx5::layout::{Cqe, CqeOpcode};
 use warpwire_ring::mlx5::post::{Completions, Gather, Order, Payload, ReceiveQueue, SendQueue};
 use warpwire_ring::{Cause, Scope};
 
+use super::endpoint::Idle;
 use super::table::PairPlaces;
 use crate::messaging::Error;
 
@@ -33,6 +34,7 @@ pub struct Pair {
     receives: ReceiveQueue,
     completions: Completions,
     patience: Duration,
+    idle: Idle,
 }
 
 /// A send request.
@@ -88,7 +90,12 @@ pub enum Completed {
 }
 
 impl Pair {
-    pub(super) fn new(arena: Arc<Arena>, places: PairPlaces, config: PairConfig) -> Self {
+    pub(super) fn new(
+        arena: Arc<Arena>,
+        places: PairPlaces,
+        config: PairConfig,
+        idle: Idle,
+    ) -> Self {
         let queue = places.completions;
         Self {
             arena,
@@ -105,6 +112,7 @@ impl Pair {
                 false => config.patience,
             },
             places,
+            idle,
         }
     }
 
@@ -186,7 +194,7 @@ impl Pair {
                     waited: self.patience,
                 });
             }
-            std::thread::yield_now();
+            (self.idle)();
         }
         match self.mail_word(std::mem::offset_of!(Mail, refused)) {
             0 => Ok(()),
@@ -316,7 +324,7 @@ impl Pair {
                     waited: longest,
                 });
             }
-            std::thread::yield_now();
+            (self.idle)();
         }
     }
 }
