@@ -14,6 +14,7 @@ pub mod host_port;
 pub mod interfaces;
 pub mod memif;
 pub mod namespace;
+pub mod neighbor;
 mod netlink;
 pub mod patience;
 pub mod pcap;
