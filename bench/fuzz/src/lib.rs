@@ -12,6 +12,7 @@ pub mod job;
 pub mod parser;
 pub mod pipeline;
 pub mod queues;
+pub mod rdma;
 
 /// An oracle and its name, which is that of its folder in `corpus/` too.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +52,14 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "mlx5-device",
         check: queues::device::check,
+    },
+    Target {
+        name: "rdma-responder",
+        check: rdma::responder,
+    },
+    Target {
+        name: "rdma-requester",
+        check: rdma::requester,
     },
     Target {
         name: "ring-receive",
