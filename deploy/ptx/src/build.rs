@@ -64,7 +64,9 @@ impl Build {
             .env("RUSTC", &self.toolchain.rustc)
             .env(
                 "RUSTFLAGS",
-                format!("-C linker={LINKER} -C target-cpu={target} {CONVERGENT}"),
+                format!(
+                    "-C linker={LINKER} -C target-cpu={target} -C no-vectorize-slp {CONVERGENT}"
+                ),
             )
             // The language features of this target are unstable: here alone they are let in.
             .env("RUSTC_BOOTSTRAP", "1")

@@ -5,6 +5,7 @@
 //! LLVM's back end writes PTX.
 
 use crate::Error;
+use crate::Target;
 use crate::process::{self, Show};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -19,7 +20,8 @@ pub const LLVM_VARIABLE: &str = "WARPWIRE_PTX_LLVM";
 pub const FEATURES_VARIABLE: &str = "WARPWIRE_PTX_FEATURES";
 
 /// What happens between bitcode and PTX; part of the hash of the sources.
-pub const RECIPE: &str = "llvm-link; internalize,globaldce,default<O3>,globaldce; llc -O3";
+pub const RECIPE: &str =
+    "llvm-link; internalize,globaldce,default<O3>,globaldce, no vectors for sm_100; llc -O3";
 
 /// Before the recipe, this makes an argument that only says which one is meant.
 pub const RECIPE_WORD: &str = "--recipe=";
@@ -31,6 +33,10 @@ pub fn main() -> Option<Result<(), Error>> {
     let request = Request::parse(std::env::args_os().skip(1));
     Some(request.and_then(|request| request.link(Path::new(&llvm), &features)))
 }
+
+/// LLVM 22 takes vectors of two words for legal on sm_100, makes them of what stands side by side,
+/// and then cannot reverse their bytes.
+const NO_VECTORS: &str = "--vectorize-slp=false";
 
 /// What rustc wants linked.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -113,6 +119,9 @@ impl Request {
         command.arg("--passes=internalize,globaldce,default<O3>,globaldce");
         let exports = self.exports.join(",");
         command.arg(format!("--internalize-public-api-list={exports}"));
+        if self.processor == Target::Sm100.to_string() {
+            command.arg(NO_VECTORS);
+        }
         run(command.arg(&linked).arg("-o").arg(&optimised))?;
 
         let mut command = Command::new(llvm.join("llc"));

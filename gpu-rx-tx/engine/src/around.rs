@@ -119,6 +119,7 @@ impl<'a> Around<'a> {
         self.regions.check(&wanted, address, bytes.length).is_ok()
     }
 
+    #[inline(never)]
     fn read(&self, index: u64) -> Result<Request, Status> {
         let posted = self.head.wrapping_sub(index);
         let is_datagram = self.service == Service::Ud;
@@ -192,6 +193,7 @@ impl Regions for Around<'_> {
 }
 
 impl Receives for Around<'_> {
+    #[inline(never)]
     fn take_receive(&mut self) -> Option<PostedReceive> {
         let at = self.receives.value() as *mut ReceiveBlock;
         if at.is_null() {

@@ -157,6 +157,7 @@ impl<'a, T: Transmit> Departure<'a, T> {
 }
 
 /// The Ethernet header; where the IP header begins.
+#[inline(never)]
 fn ethernet(out: &mut Writer<'_>, path: &Path) -> usize {
     out.put(&path.next_hop);
     out.put(&path.mac);
@@ -168,6 +169,7 @@ fn ethernet(out: &mut Writer<'_>, path: &Path) -> usize {
     out.at
 }
 
+#[inline(never)]
 fn ipv4(out: &mut Writer<'_>, path: &Path, behind: u32) {
     let [local, ..] = path.local;
     let [remote, ..] = path.remote;
@@ -186,6 +188,7 @@ fn ipv4(out: &mut Writer<'_>, path: &Path, behind: u32) {
     out.be32(remote);
 }
 
+#[inline(never)]
 fn ipv6(out: &mut Writer<'_>, path: &Path, behind: u32) {
     let flow = path.flow_label & 0x000f_ffff;
     out.be32(0x6000_0000 | u32::from(path.traffic_class) << 20 | flow);

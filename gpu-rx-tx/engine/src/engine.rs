@@ -629,6 +629,7 @@ fn stranger(
 
 /// What the warp has to do, after the leader has done what one lane does: atomics, and values that
 /// they found.
+#[inline(never)]
 fn order(place: u32, delivery: &Delivery, pair: &mut QueuePair, around: &mut Around<'_>) -> Order {
     let order = |kind, at, offset, length| Order {
         kind,
@@ -677,6 +678,7 @@ fn order(place: u32, delivery: &Delivery, pair: &mut QueuePair, around: &mut Aro
 }
 
 /// Carries an atomic out on a word of memory, whose alignment was checked.
+#[inline(never)]
 fn atomic(at: DeviceAddress, value: u64, compare: Option<u64>) -> u64 {
     match compare {
         // SAFETY: within a region, whose memory is live by the engine's promise; aligned.
@@ -757,6 +759,7 @@ fn mail_state(block: &PairBlock) {
     }
 }
 
+#[inline(never)]
 fn has_to_flush(block: &PairBlock) -> bool {
     // SAFETY: live by the engine's promise.
     let head = unsafe { block.send.head(block.head) };
@@ -772,6 +775,7 @@ fn has_to_flush(block: &PairBlock) -> bool {
 }
 
 /// The leader's part: obeys the host, looks at the clock, and flushes what failed.
+#[inline(never)]
 fn care(block: &mut PairBlock, now_ns: u64, most_bytes: u32) {
     if let Some(word) = command(block) {
         let number = word.load();

@@ -82,6 +82,7 @@ impl Job {
 }
 
 /// The way of a datagram: the queue pair's own side, and the peer that its request names.
+#[inline(never)]
 pub(crate) fn datagram_path(own: &Path, to: &DatagramSegment) -> Path {
     let (words, _) = to.rgid.as_chunks::<4>();
     let [a, b, c, d] = words else {

@@ -12,6 +12,7 @@ use warpwire_ring::mlx5::serve::CompletionQueue;
 use crate::tables::{PairBlock, ReceiveBlock};
 
 /// Tells what became of send requests, as far as there is room.
+#[inline(never)]
 pub(crate) fn tell_sends(block: &mut PairBlock) {
     let is_datagram = block.pair.attributes().service == Service::Ud;
     while block.told != block.pair.completed() {
@@ -65,6 +66,7 @@ fn flush_sends(block: &mut PairBlock, status: Status, is_datagram: bool) {
 }
 
 /// Tells that a receive is complete. There is room: see [`has_room`].
+#[inline(never)]
 pub(crate) fn tell_receive(block: &PairBlock, received: &Received) {
     let number = block.number;
     if received.status != Status::Success {
@@ -98,6 +100,7 @@ pub(crate) fn has_room(block: &PairBlock) -> bool {
 
 /// Tells that receives of a queue pair that failed come back, as far as there is room. Receives
 /// that others share stay.
+#[inline(never)]
 pub(crate) fn flush_receives(block: &mut PairBlock) {
     let at = block.receives.value() as *mut ReceiveBlock;
     if block.pair.state() != State::Error || at.is_null() {

@@ -159,6 +159,9 @@ impl QueuePair {
 
     /// Takes a packet for this queue pair, whose checksum, partition and addresses were found
     /// right; `is_marked` if it met congestion on its way.
+    ///
+    /// Not inlined, as [`QueuePair::poll`]: kernels of all ring formats share one copy.
+    #[inline(never)]
     pub fn on_packet(
         &mut self,
         now_ns: u64,
@@ -221,6 +224,7 @@ impl QueuePair {
     }
 
     /// The next packet, if one may be sent now. Answers and requests take turns.
+    #[inline(never)]
     pub fn poll(
         &mut self,
         now_ns: u64,
