@@ -9,6 +9,7 @@ mod demonstration;
 mod gpus;
 mod interfaces;
 mod kernel;
+mod pingpong;
 mod run;
 mod signals;
 mod stages;
@@ -42,6 +43,7 @@ enum Command {
     Interfaces(interfaces::Arguments),
     Gpus(gpus::Arguments),
     Bench(bench::Arguments),
+    Pingpong(pingpong::Arguments),
     /// Work on kernels with stages of your own
     Kernel(kernel::Arguments),
 }
@@ -101,6 +103,9 @@ enum Failure {
     /// A measurement could not begin, or was interrupted.
     #[error("bench: {0}")]
     Bench(String),
+    /// Messages could not be exchanged.
+    #[error(transparent)]
+    Messaging(#[from] warpwire_pipelines::messaging::Error),
     /// Standard output is gone, or signals cannot be caught.
     #[error("output: {0}; give standard output a reader or a file")]
     Output(#[from] std::io::Error),
@@ -137,6 +142,7 @@ pub fn main_with(kit: &Kit) -> ExitCode {
         Some(Command::Interfaces(arguments)) => interfaces::run(arguments),
         Some(Command::Gpus(arguments)) => gpus::run(arguments),
         Some(Command::Bench(arguments)) => bench::run(arguments),
+        Some(Command::Pingpong(arguments)) => pingpong::run(arguments),
         Some(Command::Kernel(arguments)) => kernel::run(arguments),
     };
     end(outcome)

@@ -82,6 +82,20 @@ pub enum Error {
     },
 
     // The environment.
+    /// The interface that leads to the peer cannot be used.
+    #[error("interface {interface}: {problem}; see `warpwire interfaces`")]
+    Interface {
+        /// Its index.
+        interface: u32,
+        /// What is wrong.
+        problem: String,
+    },
+    /// There is no next hop.
+    #[error(transparent)]
+    Neighbor(#[from] warpwire_nic::neighbor::NeighborError),
+    /// The NIC could not be opened.
+    #[error(transparent)]
+    Nic(#[from] warpwire_nic::Error),
     /// Something did not happen in time.
     #[error("queue pair {number:#x}: {what} within {waited:?}")]
     Deadline {

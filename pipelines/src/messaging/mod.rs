@@ -4,11 +4,13 @@
 //! completions polled from memory. The engine is a kernel that runs beside, on whatever the
 //! executor is.
 
+mod device;
 mod endpoint;
 mod error;
 mod pair;
 mod table;
 
+pub use device::{Device, DeviceConfig, gid};
 pub use endpoint::{Endpoint, EndpointConfig, Idle, MemoryRegion};
 pub use error::Error;
 pub use pair::{Completed, Message, Pair, PairConfig, Work};
