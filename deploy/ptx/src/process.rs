@@ -1,6 +1,7 @@
 //! Programs with a deadline, whose output is kept.
 
 use crate::Error;
+use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -73,8 +74,22 @@ pub fn heed(flag: Arc<AtomicBool>) {
 
 static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
+/// Does work whose programs this thread waits for in spite of the flag of [`heed`]: what an
+/// interruption leaves to be cleared away.
+pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
+    let before = UNDISTURBED.replace(true);
+    let outcome = work();
+    UNDISTURBED.set(before);
+    outcome
+}
+
+thread_local! {
+    static UNDISTURBED: Cell<bool> = const { Cell::new(false) };
+}
+
 fn interrupted() -> bool {
-    FLAG.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
+    let is_raised = FLAG.get().is_some_and(|flag| flag.load(Ordering::Relaxed));
+    is_raised && !UNDISTURBED.get()
 }
 
 /// Runs a program without standard input until it ends, or until `limit` has passed.
@@ -199,6 +214,7 @@ impl Running {
             let late = Instant::now() >= deadline;
             let status = match ended {
                 Some(status) => format!("ended early, {status}"),
+                None if interrupted() => "interrupted".to_owned(),
                 None if late => format!("not ready after {} s", limit.as_secs()),
                 None => {
                     std::thread::sleep(POLL);

@@ -1,5 +1,7 @@
-//! Installs what the tests need: Debian packages, and NVIDIA's assembler from the Python index.
+//! Installs what the tests need: Debian packages, NVIDIA's assembler from the Python index, and the
+//! image that Soft-RoCE peers boot from.
 
+use crate::interop::roce::peer::Image;
 use crate::process::{self, Show};
 use crate::{Error, repository};
 use std::path::{Path, PathBuf};
@@ -35,6 +37,7 @@ pub fn main(options: &Options) -> Result<bool, Error> {
 pub struct Missing {
     debian: Vec<&'static str>,
     python: Vec<&'static str>,
+    image: Option<&'static str>,
 }
 
 impl Missing {
@@ -54,29 +57,39 @@ impl Missing {
             .filter(absent)
             .map(|(_, package)| *package)
             .collect();
-        Ok(Self { debian, python })
+        let image = (!Image::of(root).is_fresh()).then_some(IMAGE);
+        Ok(Self {
+            debian,
+            python,
+            image,
+        })
     }
 
     /// Whether all is there.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.debian.is_empty() && self.python.is_empty()
+        self.debian.is_empty() && self.python.is_empty() && self.image.is_none()
     }
 
     /// The names of all packages that are missing.
     #[must_use]
     pub fn in_words(&self) -> String {
-        let all: Vec<&str> = self.debian.iter().chain(&self.python).copied().collect();
+        let packages = self.debian.iter().chain(&self.python);
+        let all: Vec<&str> = packages.chain(&self.image).copied().collect();
         all.join(" ")
     }
 
-    /// Installs all of it. Debian packages need root, NVIDIA's tools go below `target/`.
+    /// Installs all of it. Debian packages need root, all else goes below `target/`.
     pub fn install(&self, root: &Path) -> Result<(), Error> {
         if !self.debian.is_empty() {
             self.install_debian()?;
         }
         if !self.python.is_empty() {
             self.install_python(root)?;
+        }
+        if self.image.is_some() {
+            println!("building below target/: {IMAGE}");
+            Image::of(root).build()?;
         }
         Ok(())
     }
@@ -154,7 +167,7 @@ fn apt_get(words: &[&str]) -> Result<(), Error> {
 const INSTALL_LIMIT: Duration = Duration::from_secs(1200);
 
 /// What the tests call, by tier: peers and judges, C headers that layouts are compared with, the
-/// compiler for PTX, the C++ compiler for libFuzzer.
+/// compiler for PTX, the C++ compiler for libFuzzer, and what runs the peers' virtual machines.
 const DEBIAN: &[&str] = &[
     "arping",
     "dpdk",
@@ -179,7 +192,15 @@ const DEBIAN: &[&str] = &[
     "rust-web-src",
     "rustc-web",
     "python3-pip",
+    "cpio",
+    "kmod",
+    "procps",
+    "qemu-system-x86",
+    "xz-utils",
 ];
+
+/// What the peers of `cargo xtask interop roce` boot from.
+const IMAGE: &str = "rxe-peer-image";
 
 /// A program and the Python package that brings it.
 const PYTHON: &[(&str, &str)] = &[

@@ -11,6 +11,7 @@ pub mod namespaces;
 pub mod packets;
 pub mod play;
 pub mod product;
+pub mod roce;
 pub mod testpmd;
 pub mod tshark;
 
@@ -21,6 +22,8 @@ use crate::Error;
 pub enum Subject {
     /// Packets: counts, bytes, checksums, hosts and load generators as peers.
     Packets(packets::Options),
+    /// RDMA: Linux's Soft-RoCE in virtual machines as the peer.
+    Roce(roce::Options),
 }
 
 /// `cargo xtask interop`.
@@ -30,5 +33,6 @@ pub enum Subject {
 pub fn main(subject: &Subject) -> Result<bool, Error> {
     match subject {
         Subject::Packets(options) => packets::main(options),
+        Subject::Roce(options) => roce::main(options),
     }
 }

@@ -60,6 +60,12 @@ impl Namespace {
         Ok(())
     }
 
+    /// Its name, as `ip netns` knows it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// A command that runs inside.
     #[must_use]
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
@@ -114,7 +120,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        remove(&self.name);
+        process::undisturbed(|| remove(&self.name));
     }
 }
 

@@ -174,8 +174,10 @@ impl Run {
             Tier::Ptx => self.ptx(deadline)?,
             Tier::Virtual => Counts::of_cases(&self.run_own(&["virtual"], deadline)?.1),
             Tier::Interop => {
-                let words = ["interop", "packets", "--quick"];
-                Counts::of_cases(&self.run_own(&words, deadline)?.1)
+                let packets = ["interop", "packets", "--quick"];
+                let mut counts = Counts::of_cases(&self.run_own(&packets, deadline)?.1);
+                counts += Counts::of_cases(&self.run_own(&["interop", "roce"], deadline)?.1);
+                counts
             }
         };
         Ok((counts, start.elapsed()))
