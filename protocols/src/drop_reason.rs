@@ -67,6 +67,9 @@ drop_reasons! {
     BthLength "bth_length" "a RoCE packet is shorter than its headers, pad and ICRC";
     AethSyndrome "aeth_syndrome" "an acknowledgement with a reserved syndrome";
     Icrc "icrc" "the invariant CRC of a RoCE packet is wrong";
+    MadLength "mad_length" "a management datagram that is not 256 bytes long";
+    MadFormat "mad_format" "a management datagram of another version, class, method or attribute";
+    CmField "cm_field" "a connection message without IP addresses where they must be";
 }
 
 impl DropReason {

@@ -137,6 +137,9 @@ impl FlowLabel {
     /// The largest value.
     pub const MAX: u32 = 0x000f_ffff;
 
+    /// No flow.
+    pub const ZERO: Self = Self(0);
+
     /// `None` if `value` does not fit 20 bits.
     pub const fn new(value: u32) -> Option<Self> {
         if value <= Self::MAX {

@@ -60,9 +60,9 @@ macro_rules! fixed_emit {
             /// Writes the header to the start of `buffer`; returns the bytes written.
             ///
             /// # Errors
-            /// [`BufferTooShort`](super::BufferTooShort) if `buffer` cannot hold it.
-            pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, super::BufferTooShort> {
-                super::emit_header(&self.header(), buffer)
+            /// [`BufferTooShort`](crate::wire::BufferTooShort) if `buffer` cannot hold it.
+            pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, crate::wire::BufferTooShort> {
+                crate::wire::emit_header(&self.header(), buffer)
             }
         }
     };
@@ -73,10 +73,12 @@ pub mod arp;
 pub mod atomic_ack_eth;
 pub mod atomic_eth;
 pub mod bth;
+pub mod cm;
 pub mod cnp;
 pub mod deth;
 pub mod ethernet;
 pub mod feth;
+mod gid;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod ieth;
@@ -87,6 +89,7 @@ pub mod ipv6_extension;
 pub mod ipv6_fragment;
 pub mod ipv6_options;
 pub mod ipv6_routing;
+pub mod mad;
 pub mod ndp_neighbor;
 pub mod ndp_option;
 pub mod ndp_redirect;
@@ -103,6 +106,7 @@ pub mod vxlan;
 
 pub use bth::{PKey, Psn, Qpn};
 pub use ethernet::{EtherType, MacAddress};
+pub use gid::{Gid, Guid};
 pub use ipv6::FlowLabel;
 pub use opcode::Opcode;
 pub use protocol::IpProtocol;

@@ -2,6 +2,7 @@
 //! and what must hold for any bytes at all.
 
 mod captures;
+mod connections;
 mod etherparse_agrees;
 mod invariant_crc;
 mod properties;
