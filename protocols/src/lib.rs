@@ -6,6 +6,7 @@
 //! Invariant: knows nothing of rings, devices or NICs; uses no other crate of the workspace.
 //!
 //! - [`wire`]: one header a file: bit table, view (any bits), `Repr` (legal values).
+//! - [`cm`]: connections: who asks, who agrees, and how they part, sans I/O.
 //! - [`checksum`]: the internet checksum, full and incremental, and the CRCs.
 //! - [`parse`]: a whole frame at once, from the first 64 bytes held in registers.
 //! - [`rdma`]: the transport of RoCEv2, sans I/O.
@@ -13,6 +14,7 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod checksum;
+pub mod cm;
 mod drop_reason;
 pub mod parse;
 pub mod rdma;

@@ -141,13 +141,11 @@ mod tests {
     fn a_path_of_soft_roce_and_one_with_every_bit() {
         let soft_roce = "ffffffff 00000000000000000000ffff0a4d0003
                          00000000000000000000ffff0a4d0002 2b04b000 00400098";
+        let everywhere = format!("{0} to {0}", ["ffff"; 8].join(":"));
         let full = format!("{} fffff03f fffff8f8", "ff".repeat(36));
         for (text, display) in [
             (soft_roce, "::ffff:10.77.0.3 to ::ffff:10.77.0.2"),
-            (
-                full.as_str(),
-                "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff to ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
-            ),
+            (full.as_str(), everywhere.as_str()),
         ] {
             let bytes = hex(text);
             let repr = Repr::parse(Header::split(&bytes).unwrap().0);
