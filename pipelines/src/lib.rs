@@ -5,6 +5,7 @@
 //! its line, its field and a cure.
 //! Invariant: nothing here knows a stage by name: stages say of themselves what the host must know.
 
+pub mod connect;
 pub mod file;
 pub mod files;
 pub mod messaging;

@@ -263,8 +263,8 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    /// Tells the peer that the answer to its request or agreement will take up to 4.096 us times 2 to
-    /// `timeout`, and gives our user as long.
+    /// Tells the peer that the answer to its request or agreement will take up to 4.096 us times 2
+    /// to `timeout`, and gives our user as long.
     ///
     /// # Errors
     /// [`Misuse::Gone`], [`Misuse::WrongState`].
