@@ -9,6 +9,7 @@ mod demonstration;
 mod gpus;
 mod interfaces;
 mod kernel;
+mod perftest;
 mod pingpong;
 mod run;
 mod signals;
@@ -103,6 +104,9 @@ enum Failure {
     /// A measurement could not begin, or was interrupted.
     #[error("bench: {0}")]
     Bench(String),
+    /// The ends could not tell each other where they are.
+    #[error(transparent)]
+    Connect(#[from] warpwire_pipelines::connect::Error),
     /// Messages could not be exchanged.
     #[error(transparent)]
     Messaging(#[from] warpwire_pipelines::messaging::Error),

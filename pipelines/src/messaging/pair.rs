@@ -225,6 +225,11 @@ impl Pair {
         self.sends.free()
     }
 
+    /// Send slots that there are.
+    pub const fn send_slots(&self) -> u32 {
+        1 << self.places.send.log_depth
+    }
+
     /// Receives that can be posted.
     pub const fn free_receives(&self) -> u32 {
         self.receives.free()

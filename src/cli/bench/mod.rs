@@ -13,9 +13,9 @@ mod testpmd;
 mod wire;
 mod xdp;
 
-use super::Failure;
+use super::{Failure, perftest};
 
-/// Measure against others, in one interleaved run
+/// Measure: against others in one interleaved run, or with perftest at the other end
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
@@ -25,10 +25,13 @@ pub(super) struct Arguments {
 #[derive(clap::Subcommand)]
 enum What {
     Packets(packets::Arguments),
+    #[command(flatten)]
+    Messages(perftest::Measure),
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.what {
         What::Packets(arguments) => packets::run(arguments),
+        What::Messages(measure) => perftest::run(measure),
     }
 }

@@ -10,12 +10,10 @@ use warpwire_pipelines::connect::perftest::{
     Destination, Direction, Hello, PORT, Results, Role, Session, Tool,
 };
 use warpwire_pipelines::connect::{Conversation, Listener};
-use warpwire_pipelines::messaging::{
-    Device, DeviceConfig, EndpointConfig, Pair, PairConfig,
-};
+use warpwire_pipelines::messaging::{Device, DeviceConfig, EndpointConfig, Pair, PairConfig};
 use warpwire_protocols::rdma::{Attributes, Mtu, Start};
-use warpwire_protocols::wire::bth::{Psn, Qpn};
 use warpwire_protocols::wire::Gid;
+use warpwire_protocols::wire::bth::{Psn, Qpn};
 
 use super::Failure;
 use table::Table;
@@ -138,7 +136,9 @@ pub(super) fn run(measure: &Measure) -> Result<(), Failure> {
     session.conversation().extend(patience);
     let told = traffic.play()?;
     session.conversation().extend(patience);
-    let results = told.as_ref().map_or(Results::default(), |told| told.results());
+    let results = told
+        .as_ref()
+        .map_or(Results::default(), |told| told.results());
     session.end(&results)?;
     if let Some(told) = told {
         table.row(&told, options)?;
@@ -183,13 +183,16 @@ impl<'a> Bench<'a> {
             first_number: 0x0400 * (1 + u32::from(role == Role::Server)),
             ..EndpointConfig::default()
         };
-        let device = Device::open(conversation.peer_address(), &DeviceConfig {
-            nic: options.nic.clone(),
-            bytes: 2 * part(size) as usize * options.pairs.max(1) as usize,
-            endpoint,
-            patience,
-            chance: u64::from(std::process::id()),
-        })?;
+        let device = Device::open(
+            conversation.peer_address(),
+            &DeviceConfig {
+                nic: options.nic.clone(),
+                bytes: 2 * part(size) as usize * options.pairs.max(1) as usize,
+                endpoint,
+                patience,
+                chance: u64::from(std::process::id()),
+            },
+        )?;
         let link = device.mtu().unwrap_or(Mtu::M256);
         let mtu = match options.mtu {
             None => link,

@@ -18,7 +18,8 @@ pub(super) struct Table {
     gbits: bool,
 }
 
-const RULE: &str = "---------------------------------------------------------------------------------------";
+const RULE: &str =
+    "---------------------------------------------------------------------------------------";
 
 impl Table {
     pub(super) fn new(
@@ -32,7 +33,10 @@ impl Table {
             RULE.to_owned(),
             format!("                    {}", title(bench.tool)),
             format!(" Device         : {}", bench.device.words()),
-            format!(" Number of qps   : {}\t\tTransport type : RoCEv2", own.len()),
+            format!(
+                " Number of qps   : {}\t\tTransport type : RoCEv2",
+                own.len()
+            ),
             " Connection type : RC\t\tUsing SRQ      : OFF".to_owned(),
             format!(" TX depth        : {}", options.tx_depth),
             format!(" Mtu             : {}[B]", mtu.bytes()),
@@ -115,7 +119,11 @@ fn latency_row(told: &Told) -> serde_json::Value {
         samples.get(place.min(last)).copied().unwrap_or(0.0)
     };
     let average = samples.iter().sum::<f64>() / count;
-    let spread = samples.iter().map(|one| (one - average).powi(2)).sum::<f64>() / count;
+    let spread = samples
+        .iter()
+        .map(|one| (one - average).powi(2))
+        .sum::<f64>()
+        / count;
     let (least, most, typical) = (at(0.0), at(1.0), at(0.5));
     let (deviation, p99, p999) = (spread.sqrt(), at(0.99), at(0.999));
     println!(

@@ -52,10 +52,7 @@ impl Told {
 pub(super) const MIB: f64 = 1024.0 * 1024.0;
 
 impl<'a, 'b> Traffic<'a, 'b> {
-    pub(super) fn new(
-        bench: &'a mut Bench<'b>,
-        theirs: &[Destination],
-    ) -> Result<Self, Failure> {
+    pub(super) fn new(bench: &'a mut Bench<'b>, theirs: &[Destination]) -> Result<Self, Failure> {
         let patience = Duration::from_secs(bench.options.patience);
         let posted = vec![0; bench.pairs.len()];
         let mut traffic = Self {
@@ -137,7 +134,11 @@ impl<'a, 'b> Traffic<'a, 'b> {
             length: self.bench.size,
             key: region.key,
         }];
-        let pieces = if self.bench.size == 0 { &[][..] } else { &piece };
+        let pieces = if self.bench.size == 0 {
+            &[][..]
+        } else {
+            &piece
+        };
         let payload = Payload::Pieces(pieces);
         if let Some(pair) = self.bench.pairs.get_mut(place) {
             pair.post(&[Work { order, payload }])?;
@@ -151,9 +152,9 @@ impl<'a, 'b> Traffic<'a, 'b> {
         let pair = pair.ok_or_else(|| Failure::Bench("no such queue pair".to_owned()))?;
         let number = pair.number();
         match pair.wait(self.patience)? {
-            Completed::SendFailed { cause, .. } | Completed::ReceiveFailed { cause, .. } => Err(
-                Failure::Bench(format!("queue pair {number:#x}: {cause}")),
-            ),
+            Completed::SendFailed { cause, .. } | Completed::ReceiveFailed { cause, .. } => {
+                Err(Failure::Bench(format!("queue pair {number:#x}: {cause}")))
+            }
             completed => Ok(completed),
         }
     }
@@ -261,19 +262,27 @@ impl<'a, 'b> Traffic<'a, 'b> {
     fn drain(&mut self, _sent: u32) -> Result<(), Failure> {
         let full = self.bench.pairs.first().map_or(0, |pair| pair.send_slots());
         let deadline = Instant::now() + self.patience;
-        while self.bench.pairs.first().is_some_and(|pair| pair.free_sends() < full) {
+        while self
+            .bench
+            .pairs
+            .first()
+            .is_some_and(|pair| pair.free_sends() < full)
+        {
             if let Some(pair) = self.bench.pairs.first_mut() {
                 pair.poll();
             }
             if Instant::now() >= deadline {
-                return Err(Failure::Bench("the last messages were not acknowledged".to_owned()));
+                return Err(Failure::Bench(
+                    "the last messages were not acknowledged".to_owned(),
+                ));
             }
             std::thread::yield_now();
         }
         Ok(())
     }
 
-    /// Both write a counter behind the message and poll for the peer's.
+    /// Both write a counter behind the message and poll for the peer's; the server begins. Half of
+    /// the time from one write to the next counts.
     fn write_latency(&mut self) -> Result<Told, Failure> {
         let iterations = self.bench.options.iterations;
         let is_client = self.bench.role == Role::Client;
@@ -281,19 +290,19 @@ impl<'a, 'b> Traffic<'a, 'b> {
         let (source, target) = (self.bench.source(0), self.bench.target(0));
         let mut samples = Vec::new();
         let started = Instant::now();
-        let mut last = Instant::now();
+        let mut last: Option<Instant> = None;
         for number in 1..=iterations {
+            let counter = [number as u8];
             if is_client {
-                last = Instant::now();
-                self.bench.device.write(source + last_byte, &[number as u8])?;
-                self.post(0)?;
+                self.poll_byte(target + last_byte, number as u8)?;
             }
-            self.poll_byte(target + last_byte, number as u8)?;
-            if is_client {
-                samples.push(last.elapsed() / 2);
-            } else {
-                self.bench.device.write(source + last_byte, &[number as u8])?;
-                self.post(0)?;
+            let now = Instant::now();
+            samples.extend(last.map(|last| now.duration_since(last) / 2));
+            last = Some(now);
+            self.bench.device.write(source + last_byte, &counter)?;
+            self.post(0)?;
+            if !is_client {
+                self.poll_byte(target + last_byte, number as u8)?;
             }
             self.wait(0)?;
         }
