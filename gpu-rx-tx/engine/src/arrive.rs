@@ -58,6 +58,7 @@ pub(crate) fn look<R: Receive, E: Sum>(reader: &Reader<R>, frame: &Frame<'_>) ->
     }
 }
 
+#[inline(never)]
 fn parse<R: Receive>(reader: &Reader<R>, frame: &Frame<'_>) -> Result<Headers, DropReason> {
     let head = frame.head();
     let extent = Extent {
@@ -76,6 +77,7 @@ fn parse<R: Receive>(reader: &Reader<R>, frame: &Frame<'_>) -> Result<Headers, D
     parse_slow(bytes, frame.length()).map_err(|Dropped { reason, .. }| reason)
 }
 
+#[inline(never)]
 fn arrival<R: Receive, E: Sum>(
     reader: &Reader<R>,
     frame: &Frame<'_>,
@@ -124,6 +126,7 @@ fn addresses(version: u8, header: &[u8; 40]) -> ([u32; 4], [u32; 4]) {
 }
 
 /// Checks the invariant CRC of a packet whose IP header lies at `from` and whose CRC at `to`.
+#[inline(never)]
 fn check_crc<R: Receive, E: Sum>(
     reader: &Reader<R>,
     frame: &Frame<'_>,

@@ -69,6 +69,7 @@ impl<'a, T: Transmit> Departure<'a, T> {
     ///
     /// # Errors
     /// [`Cause::FrameTooLong`] if the slots have no room for it.
+    #[inline(never)]
     pub(crate) fn begin<E: Sum>(
         slots: Slots<'a, T>,
         path: &Path,
@@ -112,6 +113,7 @@ impl<'a, T: Transmit> Departure<'a, T> {
     ///
     /// # Errors
     /// [`Cause::FrameTooLong`].
+    #[inline(never)]
     pub(crate) fn payload<E: Sum>(&mut self, from: &Piece<'_>) -> Result<(), Cause> {
         let mut done = 0;
         while done < from.length() {
@@ -127,6 +129,7 @@ impl<'a, T: Transmit> Departure<'a, T> {
         Ok(())
     }
 
+    #[inline(never)]
     fn sum<E: Sum>(&mut self, piece: &Piece<'_>) {
         let mut chunk = [0; CHUNK];
         let mut done = 0;

@@ -147,6 +147,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
     }
 
     /// *Collective.* Takes a batch of frames.
+    #[inline(never)]
     fn receive<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
         let batch = self.receiver.peek(simt, MAX_BATCH)?;
         if batch.is_empty() {
@@ -190,6 +191,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
     }
 
     /// *Collective.* Hands a packet to its queue pair and does what that says.
+    #[inline(never)]
     fn serve<S: Simt>(&mut self, simt: &S, frame: &Frame<'_>, arrival: &Arrival) {
         let mut order = Order::default();
         let mut received = None;
@@ -217,6 +219,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
     }
 
     /// The leader's part: what the queue pair makes of a packet.
+    #[inline(never)]
     fn decide<S: Simt>(&mut self, simt: &S, arrival: &Arrival) -> (Order, Option<Received>) {
         let nothing = (Order::default(), None);
         let bth = match arrival.bth() {
@@ -310,6 +313,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
 
     /// *Collective.* Spreads `length` bytes of a frame over the pieces of a receive or a request,
     /// from byte `offset` of them on.
+    #[inline(never)]
     fn scatter<S: Simt>(
         &mut self,
         simt: &S,
@@ -351,6 +355,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
     }
 
     /// *Collective.* Fills `count` bytes of memory from byte `skip` on.
+    #[inline(never)]
     fn fill<S: Simt>(
         &mut self,
         simt: &S,
@@ -368,6 +373,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
     }
 
     /// *Collective.* Obeys the host and looks at the clocks of all queue pairs, a lane each.
+    #[inline(never)]
     fn look_after<S: Simt>(&mut self, simt: &S) -> bool {
         let mut busy = false;
         let now_ns = simt.now_ns();
@@ -406,6 +412,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
     }
 
     /// *Collective.* Sends what may be sent: a packet a lane.
+    #[inline(never)]
     fn transmit<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
         let mut busy = false;
         let mut quiet = 0;
@@ -446,6 +453,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
 
     /// *Collective.* Asks queue pairs in turn for up to `most` packets; lane `i` gets the `i`-th.
     /// `quiet` counts those in a row that had none.
+    #[inline(never)]
     fn jobs<S: Simt>(&mut self, simt: &S, most: u32, quiet: &mut u32) -> (Job, u32) {
         let mut mine = Job::default();
         let mut count = 0;
@@ -477,6 +485,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
     }
 
     /// The leader's part: the next packet of a queue pair.
+    #[inline(never)]
     fn ask<S: Simt>(&self, simt: &S, place: u32) -> Option<Job> {
         // SAFETY: the leader, which holds no other.
         let block = unsafe { self.pair(place) };
@@ -535,6 +544,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
     }
 
     /// Writes a packet into its slots; the bytes of the frame. By any lane, as above.
+    #[inline(never)]
     fn depart(&self, job: &Job, path: &Path, claim: &Claim) -> Result<u32, Cause> {
         // SAFETY: lanes only read here, between two meetings of the warp.
         let block: &PairBlock = unsafe { self.pair(job.pair) };
@@ -566,6 +576,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
 }
 
 /// Appends a part of a request.
+#[inline(never)]
 fn gather<T: Transmit, E: Sum>(
     frame: &mut Departure<'_, T>,
     block: &PairBlock,
@@ -795,6 +806,7 @@ fn care(block: &mut PairBlock, now_ns: u64, most_bytes: u32) {
 }
 
 /// Does what the mail says.
+#[inline(never)]
 fn obey(block: &mut PairBlock, most_bytes: u32) {
     let at = block.mail.value() as *const Mail;
     let at = at.wrapping_byte_add(core::mem::offset_of!(Mail, wanted));

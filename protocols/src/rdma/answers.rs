@@ -12,6 +12,7 @@ use crate::wire::opcode::Opcode;
 
 impl Responder {
     /// A request that was carried out before is answered again, and not carried out.
+    #[inline(never)]
     pub(super) fn on_duplicate<S>(
         &mut self,
         attributes: &Attributes,
@@ -68,6 +69,7 @@ impl Responder {
     }
 
     /// The next answer, if one is to be sent.
+    #[inline(never)]
     pub fn poll<S>(&mut self, attributes: &Attributes, around: &mut S) -> Option<Outgoing>
     where
         S: Regions + Fetches,

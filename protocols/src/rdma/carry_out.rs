@@ -12,6 +12,7 @@ use crate::wire::opcode::{ExtendedHeaders, Opcode};
 
 impl Responder {
     /// Carries out the request that is expected.
+    #[inline(never)]
     pub(super) fn carry_out<S>(
         &mut self,
         attributes: &Attributes,

@@ -161,6 +161,7 @@ impl Requester {
     }
 
     /// The next packet, if one may be sent now.
+    #[inline(never)]
     pub fn poll(
         &mut self,
         now_ns: u64,
@@ -316,6 +317,7 @@ impl Requester {
     }
 
     /// Takes an acknowledgement, a negative one, or a response with data.
+    #[inline(never)]
     pub fn on_response(
         &mut self,
         now_ns: u64,

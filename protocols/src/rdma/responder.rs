@@ -204,6 +204,7 @@ impl Responder {
     }
 
     /// Takes a request of a connected service.
+    #[inline(never)]
     pub fn on_request<S>(
         &mut self,
         attributes: &Attributes,
