@@ -5,6 +5,44 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+/// What carries the words of two ends, both ways, in order: a [`Conversation`] by TCP, or a queue
+/// pair's messages.
+pub trait Channel {
+    /// Who is at the other end.
+    fn peer(&self) -> &str;
+
+    /// Sends bytes; `step` says what for.
+    ///
+    /// # Errors
+    /// [`Error::Late`], [`Error::Broken`].
+    fn send(&mut self, step: &'static str, bytes: &[u8]) -> Result<(), Error>;
+
+    /// Receives as many bytes as there is room for.
+    ///
+    /// # Errors
+    /// [`Error::Late`], [`Error::Broken`].
+    fn receive(&mut self, step: &'static str, room: &mut [u8]) -> Result<(), Error>;
+
+    /// Receives an array.
+    ///
+    /// # Errors
+    /// [`Error::Late`], [`Error::Broken`].
+    fn receive_array<const N: usize>(&mut self, step: &'static str) -> Result<[u8; N], Error> {
+        let mut bytes = [0; N];
+        self.receive(step, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// An error about a field of the peer.
+    fn wrong(&self, field: &'static str, problem: impl Into<String>) -> Error {
+        Error::Field {
+            peer: self.peer().to_owned(),
+            field,
+            problem: problem.into(),
+        }
+    }
+}
+
 /// A port where a client may dial.
 #[derive(Debug)]
 pub struct Listener {
@@ -82,8 +120,8 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Dials a server, `address` as in `node2:18515`, again and again until it listens or `limit` is
-    /// over.
+    /// Dials a server, `address` as in `node2:18515`, again and again until it listens or `limit`
+    /// is over.
     ///
     /// # Errors
     /// [`Error::Address`], [`Error::Unreachable`].
@@ -135,66 +173,10 @@ impl Conversation {
         address.map_or(unspecified, |address| address.ip().to_canonical())
     }
 
-    /// Who is at the other end.
-    #[must_use]
-    pub fn peer(&self) -> &str {
-        &self.peer
-    }
-
     /// What follows has this much time, from now on.
     pub fn extend(&mut self, limit: Duration) {
         self.limit = limit;
         self.deadline = Instant::now() + limit;
-    }
-
-    /// Sends bytes.
-    pub(super) fn send(&mut self, step: &'static str, bytes: &[u8]) -> Result<(), Error> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let left = self.left(step)?;
-            let written = self
-                .stream
-                .set_write_timeout(Some(left))
-                .and_then(|()| self.stream.write(rest));
-            match written {
-                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
-                Err(error) if is_passing(&error) => {}
-                Err(source) => return Err(self.broken(step, source)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Receives as many bytes as there is room for.
-    pub(super) fn receive(&mut self, step: &'static str, room: &mut [u8]) -> Result<(), Error> {
-        let mut filled = 0;
-        while let Some(rest) = room.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            let left = self.left(step)?;
-            let read = self
-                .stream
-                .set_read_timeout(Some(left))
-                .and_then(|()| self.stream.read(rest));
-            match read {
-                Ok(0) => {
-                    let source = std::io::Error::from(ErrorKind::UnexpectedEof);
-                    return Err(self.broken(step, source));
-                }
-                Ok(count) => filled += count,
-                Err(error) if is_passing(&error) => {}
-                Err(source) => return Err(self.broken(step, source)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Receives an array.
-    pub(super) fn receive_array<const N: usize>(
-        &mut self,
-        step: &'static str,
-    ) -> Result<[u8; N], Error> {
-        let mut bytes = [0; N];
-        self.receive(step, &mut bytes)?;
-        Ok(bytes)
     }
 
     /// Receives a line, without its end; of at most `most` bytes.
@@ -218,15 +200,6 @@ impl Conversation {
             .map_err(|error| self.wrong(step, format!("no text: {}", error.utf8_error())))
     }
 
-    /// An error about a field of the peer.
-    pub(super) fn wrong(&self, field: &'static str, problem: impl Into<String>) -> Error {
-        Error::Field {
-            peer: self.peer.clone(),
-            field,
-            problem: problem.into(),
-        }
-    }
-
     fn left(&self, step: &'static str) -> Result<Duration, Error> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -245,6 +218,50 @@ impl Conversation {
             step,
             source,
         }
+    }
+}
+
+impl Channel for Conversation {
+    fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    fn send(&mut self, step: &'static str, bytes: &[u8]) -> Result<(), Error> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let left = self.left(step)?;
+            let written = self
+                .stream
+                .set_write_timeout(Some(left))
+                .and_then(|()| self.stream.write(rest));
+            match written {
+                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+                Err(error) if is_passing(&error) => {}
+                Err(source) => return Err(self.broken(step, source)),
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, step: &'static str, room: &mut [u8]) -> Result<(), Error> {
+        let mut filled = 0;
+        while let Some(rest) = room.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            let left = self.left(step)?;
+            let read = self
+                .stream
+                .set_read_timeout(Some(left))
+                .and_then(|()| self.stream.read(rest));
+            match read {
+                Ok(0) => {
+                    let source = std::io::Error::from(ErrorKind::UnexpectedEof);
+                    return Err(self.broken(step, source));
+                }
+                Ok(count) => filled += count,
+                Err(error) if is_passing(&error) => {}
+                Err(source) => return Err(self.broken(step, source)),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,9 +1,9 @@
 //! How two hosts tell each other over TCP what their queue pairs need.
 //!
-//! Three languages: perftest's ([`perftest`]), that of `ibv_rc_pingpong` and its kin ([`pingpong`]),
-//! and our own ([`own`]), which negotiates. Each has two ends, a client that dials and a server
-//! that listens, and every step has a deadline. Connections by RDMA-CM need no TCP: they are
-//! `warpwire_protocols::cm`.
+//! Three languages: perftest's ([`perftest`]), that of `ibv_rc_pingpong` and its kin
+//! ([`pingpong`]), and our own ([`own`]), which negotiates. Each has two ends, a client that dials
+//! and a server that listens, and every step has a deadline. Connections by RDMA-CM need no TCP:
+//! they are `warpwire_protocols::cm`.
 //!
 //! Invariant: no step waits longer than the deadline of its [`Conversation`].
 //! Invariant: whatever a peer sends is a value or an [`Error`] that names peer, step and field.
@@ -14,7 +14,7 @@ pub mod own;
 pub mod perftest;
 pub mod pingpong;
 
-pub use conversation::{Conversation, Listener};
+pub use conversation::{Channel, Conversation, Listener};
 pub use error::Error;
 
 #[cfg(test)]

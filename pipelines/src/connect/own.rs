@@ -23,7 +23,7 @@
 //! `ready`; when they part, `bye`.
 
 use super::perftest::Role;
-use super::{Conversation, Error};
+use super::{Channel, Conversation, Error};
 use std::fmt;
 use warpwire_protocols::wire::{Gid, PKey, Psn, Qpn};
 

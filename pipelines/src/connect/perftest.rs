@@ -1,12 +1,16 @@
 //! The language of perftest: `ib_send_bw` and its kin (4.5, which calls itself 6.06).
 //!
 //! In every step the client speaks first and the server answers in as many bytes. They say their
-//! versions, how their buffers are laid out, and their path MTUs; then, in rounds, where their queue
-//! pairs are. After the first round the queue pairs can be made ready, later ones only keep step.
-//! Which rounds a tool has is a table, [`Tool::rounds`], read from captures.
+//! versions, how their buffers are laid out, and their path MTUs; then, in rounds, where their
+//! queue pairs are. After the first round the queue pairs can be made ready, later ones only keep
+//! step. Which rounds a tool has is a table, [`Tool::rounds`], read from captures.
+//!
+//! With `-R` there is no TCP: the first connection by RDMA-CM carries the same steps as messages,
+//! destinations in another form ([`Rounds::over_cm`]), with an empty one ([`Session::blank`])
+//! before and after the second connection is made, which is the one with the traffic.
 
 use super::pingpong::{DONE, Fields, text};
-use super::{Conversation, Error};
+use super::{Channel, Error};
 use warpwire_protocols::wire::{Gid, Psn, Qpn};
 
 /// The port that the tools use unless told otherwise.
@@ -57,6 +61,29 @@ pub struct Rounds {
     pub results: Exchange,
     /// Both say that they are done.
     pub has_farewell: bool,
+    /// How destinations are told.
+    pub form: Form,
+}
+
+/// How destinations are told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// As text.
+    Text,
+    /// As the tools keep them in memory, with numbers big-endian.
+    Binary,
+}
+
+impl Rounds {
+    /// The same over a connection by RDMA-CM (`-R`).
+    #[must_use]
+    pub const fn over_cm(self) -> Self {
+        Self {
+            has_farewell: false,
+            form: Form::Binary,
+            ..self
+        }
+    }
 }
 
 /// Whose results are told.
@@ -91,6 +118,7 @@ impl Tool {
             after: &[First],
             results: Exchange::None,
             has_farewell: true,
+            form: Form::Text,
         };
         match (self, direction) {
             (Self::SendBandwidth, Direction::One) => Rounds {
@@ -188,10 +216,14 @@ pub struct Destination {
     pub gid: Gid,
     /// The number of its shared receive queue: 0 for none.
     pub srq: u32,
+    /// The index of its address at its port; not told as text.
+    pub gid_index: u32,
 }
 
-/// Bytes of a destination.
+/// Bytes of a destination as text.
 const LENGTH: usize = 108;
+/// Bytes of a destination in binary.
+const BINARY: usize = 56;
 
 impl Destination {
     /// The bytes on the wire.
@@ -218,7 +250,63 @@ impl Destination {
         bytes
     }
 
-    fn parse(conversation: &Conversation, bytes: &[u8; LENGTH]) -> Result<Self, Error> {
+    /// The bytes on the wire over a connection by RDMA-CM.
+    #[must_use]
+    pub fn to_binary(&self) -> [u8; BINARY] {
+        let words = [
+            u32::from(self.lid),
+            u32::from(self.reads),
+            self.qp.value(),
+            self.psn.value(),
+            self.rkey,
+            // Where the tools' compiler leaves a gap.
+            0,
+        ];
+        let mut all = Vec::with_capacity(BINARY);
+        for word in words {
+            all.extend(word.to_be_bytes());
+        }
+        all.extend(self.address.to_be_bytes());
+        all.extend(self.gid.0);
+        all.extend(self.srq.to_be_bytes());
+        all.extend(self.gid_index.to_be_bytes());
+        let mut bytes = [0; BINARY];
+        bytes.iter_mut().zip(all).for_each(|(to, from)| *to = from);
+        bytes
+    }
+
+    fn parse_binary(channel: &impl Channel, bytes: &[u8; BINARY]) -> Result<Self, Error> {
+        let word = |at: usize| {
+            let word = bytes.iter().skip(at).take(4);
+            word.fold(0, |word, byte| word << 8 | u32::from(*byte))
+        };
+        let small = |field, at| {
+            let value = word(at);
+            u16::try_from(value)
+                .map_err(|_| channel.wrong(field, format!("{value:#x} is too large")))
+        };
+        let number = |field, at| match word(at) {
+            value if value >> 24 == 0 => Ok(value),
+            value => Err(channel.wrong(field, format!("{value:#x} is too large"))),
+        };
+        let gid = [word(32), word(36), word(40), word(44)];
+        let gid = gid
+            .into_iter()
+            .fold(0, |gid, word| gid << 32 | u128::from(word));
+        Ok(Self {
+            lid: small("LID", 0)?,
+            reads: small("outstanding reads", 4)?,
+            qp: Qpn::new(number("QPN", 8)?),
+            psn: Psn::new(number("PSN", 12)?),
+            rkey: word(16),
+            address: u64::from(word(24)) << 32 | u64::from(word(28)),
+            gid: Gid(gid.to_be_bytes()),
+            srq: word(48),
+            gid_index: word(52),
+        })
+    }
+
+    fn parse(conversation: &impl Channel, bytes: &[u8; LENGTH]) -> Result<Self, Error> {
         let text = text(conversation, bytes)?;
         let mut fields = Fields::new(conversation, &text);
         let lid = fields.next("LID", 4)? as u16;
@@ -242,6 +330,7 @@ impl Destination {
             address,
             gid,
             srq,
+            gid_index: 0,
         })
     }
 }
@@ -263,8 +352,8 @@ pub struct Results {
 
 /// A session after its greeting.
 #[derive(Debug)]
-pub struct Session {
-    conversation: Conversation,
+pub struct Session<C> {
+    channel: C,
     role: Role,
     rounds: Rounds,
     /// The peer's version.
@@ -276,19 +365,14 @@ pub struct Session {
     theirs: Vec<Destination>,
 }
 
-impl Session {
+impl<C: Channel> Session<C> {
     /// Greets the peer.
     ///
     /// # Errors
     /// [`Error::Late`], [`Error::Broken`], [`Error::Field`].
-    pub fn greet(
-        conversation: Conversation,
-        role: Role,
-        rounds: Rounds,
-        hello: &Hello,
-    ) -> Result<Self, Error> {
+    pub fn greet(channel: C, role: Role, rounds: Rounds, hello: &Hello) -> Result<Self, Error> {
         let mut session = Self {
-            conversation,
+            channel,
             role,
             rounds,
             version: String::new(),
@@ -313,7 +397,7 @@ impl Session {
             [code @ b'1'..=b'5', 0] => hello.mtu.min(code - b'0'),
             other => {
                 let problem = format!("{:?} is no code of 1 to 5", String::from_utf8_lossy(&other));
-                return Err(session.conversation.wrong("MTU", problem));
+                return Err(session.channel.wrong("MTU", problem));
             }
         };
         Ok(session)
@@ -326,7 +410,7 @@ impl Session {
         if text.is_empty() || !text.iter().all(is_version) {
             let said = String::from_utf8_lossy(bytes).into_owned();
             let problem = format!("{said:?} is none of perftest's");
-            return Err(self.conversation.wrong("version", problem));
+            return Err(self.channel.wrong("version", problem));
         }
         Ok(String::from_utf8_lossy(text).into_owned())
     }
@@ -358,9 +442,8 @@ impl Session {
         self.own = own.to_vec();
         self.theirs.clear();
         for destination in own {
-            let bytes = self.swap(ADDRESS, destination.to_bytes())?;
-            self.theirs
-                .push(Destination::parse(&self.conversation, &bytes)?);
+            let theirs = self.swap_destination(destination)?;
+            self.theirs.push(theirs);
         }
         Ok(&self.theirs)
     }
@@ -414,20 +497,34 @@ impl Session {
         }
         if self.rounds.has_farewell {
             // Both speak at once.
-            self.conversation.send("farewell", DONE)?;
-            let said: [u8; DONE.len()] = self.conversation.receive_array("farewell")?;
+            self.channel.send("farewell", DONE)?;
+            let said: [u8; DONE.len()] = self.channel.receive_array("farewell")?;
             if said != *DONE {
                 let said = String::from_utf8_lossy(&said).into_owned();
                 let problem = format!("said {said:?} where `done` was due");
-                return Err(self.conversation.wrong("farewell", problem));
+                return Err(self.channel.wrong("farewell", problem));
             }
         }
         Ok(heard)
     }
 
-    /// The conversation below, to give it more time.
-    pub fn conversation(&mut self) -> &mut Conversation {
-        &mut self.conversation
+    /// An empty destination, by which both keep step while there is none yet.
+    ///
+    /// # Errors
+    /// [`Error::Late`], [`Error::Broken`], [`Error::Field`].
+    pub fn blank(&mut self) -> Result<(), Error> {
+        let theirs = self.swap(ADDRESS, [0; BINARY])?;
+        if theirs == [0; BINARY] {
+            return Ok(());
+        }
+        Err(self
+            .channel
+            .wrong(ADDRESS, "a destination where none was due"))
+    }
+
+    /// The channel below, to give it more time.
+    pub fn channel(&mut self) -> &mut C {
+        &mut self.channel
     }
 
     /// Says again where our queue pairs are, and hears the same of the peer's.
@@ -438,17 +535,33 @@ impl Session {
                 Round::First => 1,
             };
             for index in 0..count {
-                let (Some(own), Some(known)) = (self.own.get(index), self.theirs.get(index)) else {
+                let pair = (
+                    self.own.get(index).copied(),
+                    self.theirs.get(index).copied(),
+                );
+                let (Some(own), Some(known)) = pair else {
                     continue;
                 };
-                let (bytes, known) = (own.to_bytes(), known.to_bytes());
-                if self.swap(ADDRESS, bytes)? != known {
+                if self.swap_destination(&own)? != known {
                     let problem = "the queue pair has moved since the first round";
-                    return Err(self.conversation.wrong(ADDRESS, problem));
+                    return Err(self.channel.wrong(ADDRESS, problem));
                 }
             }
         }
         Ok(())
+    }
+
+    fn swap_destination(&mut self, own: &Destination) -> Result<Destination, Error> {
+        match self.rounds.form {
+            Form::Text => {
+                let bytes = self.swap(ADDRESS, own.to_bytes())?;
+                Destination::parse(&self.channel, &bytes)
+            }
+            Form::Binary => {
+                let bytes = self.swap(ADDRESS, own.to_binary())?;
+                Destination::parse_binary(&self.channel, &bytes)
+            }
+        }
     }
 
     fn number(&mut self, step: &'static str, own: u64) -> Result<u64, Error> {
@@ -458,11 +571,11 @@ impl Session {
     /// A step: the client speaks first.
     fn swap<const N: usize>(&mut self, step: &'static str, own: [u8; N]) -> Result<[u8; N], Error> {
         if self.role == Role::Client {
-            self.conversation.send(step, &own)?;
+            self.channel.send(step, &own)?;
         }
-        let theirs = self.conversation.receive_array(step)?;
+        let theirs = self.channel.receive_array(step)?;
         if self.role == Role::Server {
-            self.conversation.send(step, &own)?;
+            self.channel.send(step, &own)?;
         }
         Ok(theirs)
     }

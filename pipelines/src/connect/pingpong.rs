@@ -6,7 +6,7 @@
 //! when it answers, and the client says `done` when its own is. `ibv_srq_pingpong` says as many as
 //! it has queue pairs.
 
-use super::{Conversation, Error};
+use super::{Channel, Conversation, Error};
 use std::fmt;
 use warpwire_protocols::wire::{Gid, Psn, Qpn};
 
@@ -130,7 +130,7 @@ pub fn answer(conversation: &mut Conversation, own: &[Destination]) -> Result<()
 }
 
 /// The text before the zero that ends it, all else of which must be zero as well.
-pub(super) fn text(conversation: &Conversation, bytes: &[u8]) -> Result<String, Error> {
+pub(super) fn text(conversation: &impl Channel, bytes: &[u8]) -> Result<String, Error> {
     let length = bytes.iter().position(|byte| *byte == 0);
     let (text, rest) = bytes.split_at(length.unwrap_or(bytes.len()));
     let is_text = text.is_ascii() && !rest.is_empty() && rest.iter().all(|byte| *byte == 0);
@@ -142,13 +142,13 @@ pub(super) fn text(conversation: &Conversation, bytes: &[u8]) -> Result<String, 
 }
 
 /// Hexadecimal fields between colons.
-pub(super) struct Fields<'a> {
-    conversation: &'a Conversation,
+pub(super) struct Fields<'a, C> {
+    conversation: &'a C,
     rest: Option<&'a str>,
 }
 
-impl<'a> Fields<'a> {
-    pub(super) fn new(conversation: &'a Conversation, text: &'a str) -> Self {
+impl<'a, C: Channel> Fields<'a, C> {
+    pub(super) fn new(conversation: &'a C, text: &'a str) -> Self {
         Self {
             conversation,
             rest: Some(text),

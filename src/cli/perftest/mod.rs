@@ -133,9 +133,9 @@ pub(super) fn run(measure: &Measure) -> Result<(), Failure> {
     table.head();
     let mut traffic = Traffic::new(&mut bench, &theirs)?;
     session.begin()?;
-    session.conversation().extend(patience);
+    session.channel().extend(patience);
     let told = traffic.play()?;
-    session.conversation().extend(patience);
+    session.channel().extend(patience);
     let results = told
         .as_ref()
         .map_or(Results::default(), |told| told.results());
@@ -237,6 +237,8 @@ impl<'a> Bench<'a> {
             address: region.address + self.target(place),
             gid: Gid(self.device.gid()),
             srq: 0,
+            // Not told over TCP.
+            gid_index: 0,
         });
         told.collect()
     }
