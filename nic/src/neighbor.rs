@@ -32,8 +32,8 @@ pub enum NeighborError {
     },
     /// Nobody answered.
     #[error(
-        "nobody on interface {interface} answered for {via} within {waited:?}; see that the peer is \
-         up and in the same network"
+        "nobody on interface {interface} answered for {via} within {waited:?}; see that the peer \
+         is up and in the same network"
     )]
     Silence {
         /// The interface's index.

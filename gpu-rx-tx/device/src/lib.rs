@@ -24,6 +24,7 @@ pub mod area;
 pub mod batch;
 mod completion;
 mod forward;
+mod gather;
 pub mod kernel;
 pub mod lockstep;
 pub mod piece;

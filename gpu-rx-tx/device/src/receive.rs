@@ -4,9 +4,8 @@
     reason = "attaching carries the promise that a queue's memory is live"
 )]
 
-use warpwire_ring::{Cause, Location, Meta, QueueBlock, Receive, RxCursor};
+use warpwire_ring::{Cause, Meta, QueueBlock, Receive, RxCursor};
 
-use crate::area::Area;
 use crate::batch::{Batch, Look, MAX_BATCH, Marks, Verdict, low};
 use crate::piece::Piece;
 use crate::queue::rx;
@@ -29,7 +28,7 @@ use crate::wait::{Wait, wait_until};
 /// contiguous prefix of what has arrived, and made of whole frames.
 #[derive(Clone, Copy)]
 pub struct Receiver<R> {
-    reader: Reader<R>,
+    pub(crate) reader: Reader<R>,
     /// Next slot to look at.
     head: u64,
     /// Every slot before this one was given back.
@@ -39,7 +38,7 @@ pub struct Receiver<R> {
     /// Slots that a frame may have.
     limit: u32,
     /// Calls that the counters do not know of yet.
-    calls: u32,
+    pub(crate) calls: u32,
     /// Whether done bits may be set between `released` and `head`.
     scattered: bool,
     /// Whether the rest of a frame that is too long is being thrown away.
@@ -249,66 +248,6 @@ impl<R: Receive> Receiver<R> {
             queue.count(rx::FAULTS, u64::from(batch.faults).wrapping_neg());
         }
         Ok(())
-    }
-
-    /// *Collective.* Copies a frame from byte `skip` on to `offset` of an area, by the whole warp:
-    /// 16 bytes a lane where both lie alike. All lanes name the same frame. Returns how many bytes.
-    ///
-    /// # Errors
-    /// [`Cause::LocalLength`] if the area is too short; then nothing was copied.
-    #[inline(always)]
-    pub fn gather<S: Simt>(
-        &mut self,
-        simt: &S,
-        frame: &Frame<'_>,
-        skip: u32,
-        area: &Area,
-        offset: u64,
-    ) -> Result<u32, Cause> {
-        self.calls += 1;
-        let total = frame.length().saturating_sub(skip);
-        let to = area.piece(offset, total).ok_or(Cause::LocalLength)?;
-        Ok(self.spread(simt, frame, skip, &to, area.location()))
-    }
-
-    /// *Collective.* Fills a piece of memory with a frame's bytes from byte `skip` on, by the whole
-    /// warp, as [`Receiver::gather`] does. All lanes name the same frame and piece; `location` is
-    /// where the piece lies. Returns how many bytes; less than the piece only if the frame ends.
-    #[inline(always)]
-    pub fn spread<S: Simt>(
-        &mut self,
-        simt: &S,
-        frame: &Frame<'_>,
-        skip: u32,
-        to: &Piece<'_>,
-        location: Location,
-    ) -> u32 {
-        let mut skip = skip;
-        let mut done = 0u32;
-        let mut index = 0;
-        while done < to.length()
-            && let Some(piece) = self.reader.piece(frame, index)
-        {
-            let there = piece.length().saturating_sub(skip);
-            let count = there.min(to.length() - done);
-            if let (Some(from), Some(to)) = (piece.part(skip, count), to.part(done, count)) {
-                spread_copy(simt, &from, &to);
-                done += count;
-            }
-            skip = skip.saturating_sub(piece.length());
-            index += 1;
-        }
-        if simt.is_leader() {
-            let counters = self.reader.queue.provenance();
-            let queue = self.reader.queue.location;
-            if queue == Location::Device && location == Location::Device {
-                counters.bytes_copied_device.add(u64::from(done));
-            } else {
-                counters.bytes_copied_host.add(u64::from(done));
-            }
-        }
-        simt.sync_warp();
-        done
     }
 
     /// *Collective.* Gives leases that came back to the NIC, in order, up to the first that is
@@ -587,16 +526,6 @@ impl<R: Receive> Receiver<R> {
             counters.device_calls.add(u64::from(self.calls));
         }
         self.calls = 0;
-    }
-}
-
-/// *Collective.* Copies a piece to another of the same length.
-#[inline(always)]
-fn spread_copy<S: Simt>(simt: &S, from: &Piece<'_>, to: &Piece<'_>) {
-    if S::WIDTH == 1 {
-        from.copy_to(to);
-    } else {
-        from.copy_words(to, from.length(), simt.lane(), S::WIDTH);
     }
 }
 

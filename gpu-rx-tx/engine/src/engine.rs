@@ -7,41 +7,34 @@
 
 use core::marker::PhantomData;
 
-use warpwire_device::{
-    Area, Claim, Frame, MAX_BATCH, Receiver, Sender, SharedCounters, SharedWord, Simt,
-};
+use warpwire_device::{Area, Frame, MAX_BATCH, Receiver, Sender, SharedCounters, Simt};
 use warpwire_protocols::checksum::Engine as Sum;
 use warpwire_protocols::rdma::{
-    Delivery, Fetched, Landing, Note, Outgoing, QueuePair, ROUTE_HEADER_BYTES, Received, Service,
-    State,
+    Delivery, Fetched, Landing, Note, QueuePair, ROUTE_HEADER_BYTES, Received, Service, State,
 };
-use warpwire_protocols::wire::bth::Qpn;
 use warpwire_ring::mlx5::serve::{Bytes, Walk};
-use warpwire_ring::{Cause, DeviceAddress, Location, Post, Receive, Region, Transmit, memory};
+use warpwire_ring::{Cause, DeviceAddress, Location, Receive, Region, Transmit, memory};
 
 use crate::around::{Around, RegionTable};
 use crate::arrive::{Arrival, Seen, look, packets};
+use crate::care::{care, command, has_to_flush};
 use crate::count::{self, Counts};
-use crate::depart::{Departure, Slots, frame_bytes};
-use crate::job::{Job, Source, datagram_path};
-use crate::tables::{
-    EngineBlock, EngineCounters, Mail, PairBlock, Path, REFUSED_MOVE, REFUSED_MTU, ReceiveBlock,
-};
+use crate::tables::{EngineBlock, EngineCounters, PairBlock, ReceiveBlock};
 use crate::tell;
 
 /// Runs the queue pairs of one block. `E` sums bytes.
 pub struct Engine<'a, R, T, E> {
-    receiver: Receiver<R>,
-    sender: Sender<T>,
-    block: &'a EngineBlock,
-    counts: Counts,
+    pub(crate) receiver: Receiver<R>,
+    pub(crate) sender: Sender<T>,
+    pub(crate) block: &'a EngineBlock,
+    pub(crate) counts: Counts,
     /// The queue pair that may send next.
-    turn: u32,
+    pub(crate) turn: u32,
     /// Bytes of a transmit slot.
-    capacity: u32,
+    pub(crate) capacity: u32,
     /// Slots of the largest frame.
-    most_parts: u32,
-    sums: PhantomData<E>,
+    pub(crate) most_parts: u32,
+    pub(crate) sums: PhantomData<E>,
 }
 
 /// What the warp has to do for a packet, told by the leader.
@@ -129,7 +122,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
     ///
     /// # Safety
     /// Called by the leader alone, which holds one at a time.
-    unsafe fn pair(&self, place: u32) -> &'a mut PairBlock {
+    pub(crate) unsafe fn pair(&self, place: u32) -> &'a mut PairBlock {
         let place = u64::from(place & (self.block.pair_count - 1));
         let at = self
             .block
@@ -139,7 +132,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
         unsafe { &mut *(at.value() as *mut PairBlock) }
     }
 
-    fn regions(&self) -> RegionTable {
+    pub(crate) fn regions(&self) -> RegionTable {
         RegionTable {
             first: self.block.regions,
             count: self.block.region_count,
@@ -410,210 +403,6 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
         let flushes = block.pair.state() == State::Error;
         mail || timer || (flushes && has_to_flush(block))
     }
-
-    /// *Collective.* Sends what may be sent: a packet a lane.
-    #[inline(never)]
-    fn transmit<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
-        let mut busy = false;
-        let mut quiet = 0;
-        let free = self.sender.credits(simt, MAX_BATCH.max(self.most_parts))?;
-        self.sender.reserve(simt, free)?;
-        // Frames of which each may take as many slots as any.
-        let mut left = free / self.most_parts;
-        while left > 0 && quiet < self.block.pair_count {
-            let most = left.min(S::WIDTH);
-            let (job, count) = self.jobs(simt, most, &mut quiet);
-            if count == 0 {
-                break;
-            }
-            left -= count;
-            busy = true;
-            let path = self.path(&job);
-            let bytes = frame_bytes(&path, job.words().len(), job.payload);
-            let has_job = simt.lane() < count;
-            let parts = match has_job {
-                true => bytes.div_ceil(self.capacity),
-                false => 0,
-            };
-            if let Some(claim) = self.sender.claim(simt, parts) {
-                match self.depart(&job, &path, &claim) {
-                    Ok(length) => self.post(&claim, length),
-                    Err(cause) => self.sender.abandon(cause),
-                }
-            }
-            if simt.is_leader() {
-                self.counts.add(simt, count::SENT, u64::from(count));
-            }
-        }
-        let published = self.sender.publish(simt);
-        self.sender.ring(simt);
-        published?;
-        Ok(busy)
-    }
-
-    /// *Collective.* Asks queue pairs in turn for up to `most` packets; lane `i` gets the `i`-th.
-    /// `quiet` counts those in a row that had none.
-    #[inline(never)]
-    fn jobs<S: Simt>(&mut self, simt: &S, most: u32, quiet: &mut u32) -> (Job, u32) {
-        let mut mine = Job::default();
-        let mut count = 0;
-        let mut of_pair = 0;
-        while count < most && *quiet < self.block.pair_count {
-            let mut job = None;
-            if simt.is_leader() {
-                job = self.ask(simt, self.turn);
-            }
-            let there = job.is_some();
-            if simt.any(there) {
-                let job = job.unwrap_or_default().of_leader(simt);
-                if simt.lane() == count {
-                    mine = job;
-                }
-                count += 1;
-                of_pair += 1;
-                *quiet = 0;
-                if of_pair < self.block.share.max(1) {
-                    continue;
-                }
-            } else {
-                *quiet += 1;
-            }
-            of_pair = 0;
-            self.turn = (self.turn + 1) & (self.block.pair_count - 1);
-        }
-        (mine, count)
-    }
-
-    /// The leader's part: the next packet of a queue pair.
-    #[inline(never)]
-    fn ask<S: Simt>(&self, simt: &S, place: u32) -> Option<Job> {
-        // SAFETY: the leader, which holds no other.
-        let block = unsafe { self.pair(place) };
-        if block.number == 0 || !block.pair.state().receives() {
-            return None;
-        }
-        // SAFETY: live by the engine's promise.
-        block.head = unsafe { block.send.head(block.head) };
-        let tuning = self.block.tuning;
-        let now_ns = simt.now_ns();
-        let (pair, mut around) = Around::of(block, self.regions());
-        let packet = pair.poll(now_ns, &tuning, &mut around);
-        let attributes = *pair.attributes();
-        let remote = match (packet, attributes.service) {
-            (Some(packet), Service::Ud) => destination(block, &packet),
-            _ => attributes.remote_qp,
-        };
-        tell::tell_sends(block);
-        mail_state(block);
-        Some(Job::new(place, &packet?, remote, attributes.pkey))
-    }
-
-    /// The way of a packet. By any lane: none changes a queue pair meanwhile.
-    fn path(&self, job: &Job) -> Path {
-        // SAFETY: lanes only read here, between two meetings of the warp.
-        let block: &PairBlock = unsafe { self.pair(job.pair) };
-        match block.pair.attributes().service {
-            Service::Ud => {
-                // SAFETY: live by the engine's promise; the request is posted.
-                let datagram = unsafe { block.send.datagram(job.request) };
-                datagram_path(&block.path, &datagram)
-            }
-            Service::Rc | Service::Uc => block.path,
-        }
-    }
-
-    /// Writes the descriptors of a frame that was written. What fails cuts the batch.
-    fn post(&mut self, claim: &Claim, length: u32) {
-        self.sender.count_headers(1);
-        let parts = claim.parts();
-        for part in 0..parts {
-            let Some(slot) = self.sender.slot(claim, part) else {
-                return self.sender.abandon(Cause::LocalProtection);
-            };
-            let post = Post {
-                address: slot.address(),
-                length: (length - part * self.capacity).min(self.capacity),
-                part,
-                parts,
-                ..Post::default()
-            };
-            if self.sender.write(claim, &post).is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Writes a packet into its slots; the bytes of the frame. By any lane, as above.
-    #[inline(never)]
-    fn depart(&self, job: &Job, path: &Path, claim: &Claim) -> Result<u32, Cause> {
-        // SAFETY: lanes only read here, between two meetings of the warp.
-        let block: &PairBlock = unsafe { self.pair(job.pair) };
-        let is_datagram = block.pair.attributes().service == Service::Ud;
-        let payload = job.payload;
-        let slots = Slots {
-            sender: &self.sender,
-            claim,
-            capacity: self.capacity,
-        };
-        let mut frame = Departure::begin::<E>(slots, path, job.words(), payload)?;
-        match job.source() {
-            Source::None => {}
-            Source::Memory => {
-                let bytes = Bytes {
-                    address: DeviceAddress::new(job.at),
-                    length: payload,
-                    key: 0,
-                    is_inline: false,
-                };
-                if let Some(piece) = area(&bytes).piece(0, payload) {
-                    frame.payload::<E>(&piece)?;
-                }
-            }
-            Source::Request => gather::<T, E>(&mut frame, block, job, is_datagram)?,
-        }
-        frame.end::<E>(payload)
-    }
-}
-
-/// Appends a part of a request.
-#[inline(never)]
-fn gather<T: Transmit, E: Sum>(
-    frame: &mut Departure<'_, T>,
-    block: &PairBlock,
-    job: &Job,
-    is_datagram: bool,
-) -> Result<(), Cause> {
-    let posted = block.head.wrapping_sub(job.at);
-    // SAFETY: live by the engine's promise; the request is posted.
-    let entry = unsafe { block.send.entry(job.at, posted, is_datagram) };
-    let entry = entry.map_err(|_| Cause::LocalQpOperation)?;
-    let (mut skip, mut left) = (job.offset, job.payload);
-    let mut walk = Walk::default();
-    while left > 0 {
-        // SAFETY: as above.
-        let bytes = unsafe { block.send.bytes(job.at, &entry, &mut walk) };
-        let Ok(Some(bytes)) = bytes else {
-            return Err(Cause::LocalQpOperation);
-        };
-        if skip >= bytes.length {
-            skip -= bytes.length;
-            continue;
-        }
-        let count = (bytes.length - skip).min(left);
-        if let Some(piece) = area(&bytes).piece(u64::from(skip), count) {
-            frame.payload::<E>(&piece)?;
-        }
-        left -= count;
-        skip = 0;
-    }
-    Ok(())
-}
-
-/// The queue pair that a datagram goes to.
-fn destination(block: &PairBlock, packet: &Outgoing) -> Qpn {
-    // SAFETY: live by the engine's promise; the request is posted.
-    let datagram = unsafe { block.send.datagram(packet.request) };
-    Qpn::new(datagram.dqp_dct.get())
 }
 
 /// Why a packet is not a queue pair's, if it is not.
@@ -700,7 +489,7 @@ fn atomic(at: DeviceAddress, value: u64, compare: Option<u64>) -> u64 {
 }
 
 /// Memory that was checked against a region, or lies in a queue.
-fn area(bytes: &Bytes) -> Area {
+pub(crate) fn area(bytes: &Bytes) -> Area {
     let region = Region {
         address: bytes.address,
         length: u64::from(bytes.length),
@@ -738,115 +527,6 @@ impl Pieces {
     }
 }
 
-/// The word by which the host asks.
-fn command(block: &PairBlock) -> Option<SharedWord> {
-    mail_word(block, core::mem::offset_of!(Mail, command))
-}
-
-fn mail_word(block: &PairBlock, offset: usize) -> Option<SharedWord> {
-    if block.mail.is_null() {
-        return None;
-    }
-    // SAFETY: a word of the mail, live by the engine's promise.
-    Some(unsafe { SharedWord::attach(block.mail.offset(offset as u64)) })
-}
-
-/// Tells the host where the queue pair stands.
-fn mail_state(block: &PairBlock) {
-    let fault = block.pair.fault().map_or(0, |status| status as u32);
-    let words = [
-        (
-            core::mem::offset_of!(Mail, state),
-            block.pair.state() as u32,
-        ),
-        (core::mem::offset_of!(Mail, fault), fault),
-    ];
-    for (offset, value) in words {
-        if let Some(word) = mail_word(block, offset)
-            && word.load() != value
-        {
-            word.store(value);
-        }
-    }
-}
-
-#[inline(never)]
-fn has_to_flush(block: &PairBlock) -> bool {
-    // SAFETY: live by the engine's promise.
-    let head = unsafe { block.send.head(block.head) };
-    let at = block.receives.value() as *const ReceiveBlock;
-    let receives = !at.is_null() && {
-        // SAFETY: a receive block by the engine's promise.
-        let receives = unsafe { &*at };
-        // SAFETY: live by the engine's promise.
-        let head = unsafe { receives.queue.head(receives.head) };
-        receives.queue.number == block.number && receives.next != head
-    };
-    block.told != head || receives
-}
-
-/// The leader's part: obeys the host, looks at the clock, and flushes what failed.
-#[inline(never)]
-fn care(block: &mut PairBlock, now_ns: u64, most_bytes: u32) {
-    if let Some(word) = command(block) {
-        let number = word.load();
-        if number != block.obeyed {
-            obey(block, most_bytes);
-            block.obeyed = number;
-            mail_state(block);
-            if let Some(answer) = mail_word(block, core::mem::offset_of!(Mail, answer)) {
-                answer.store(number);
-            }
-        }
-    }
-    block.pair.on_timer(now_ns);
-    tell::tell_sends(block);
-    tell::flush_receives(block);
-    mail_state(block);
-}
-
-/// Does what the mail says.
-#[inline(never)]
-fn obey(block: &mut PairBlock, most_bytes: u32) {
-    let at = block.mail.value() as *const Mail;
-    let at = at.wrapping_byte_add(core::mem::offset_of!(Mail, wanted));
-    // SAFETY: live by the engine's promise; the host leaves it alone until it is answered.
-    let wanted = unsafe { core::ptr::read_volatile(at.cast::<crate::tables::Wanted>()) };
-    let state = STATES.into_iter().find(|one| *one as u32 == wanted.state);
-    let largest = wanted.attributes.mtu.bytes() + LARGEST_HEADERS;
-    let fits = wanted.connects == 0 || largest <= most_bytes;
-    let moved = fits && state.is_some_and(|state| block.pair.become_state(state).is_ok());
-    if moved && wanted.connects != 0 {
-        // SAFETY: live by the engine's promise.
-        block.head = unsafe { block.send.head(block.head) };
-        block
-            .pair
-            .connect(wanted.attributes, wanted.start, block.told);
-        block.path = wanted.path;
-    }
-    if moved && state == Some(State::Reset) {
-        block.pair = QueuePair::new();
-        block.failed = false;
-    }
-    if let Some(word) = mail_word(block, core::mem::offset_of!(Mail, refused)) {
-        word.store(match (moved, fits) {
-            (true, _) => 0,
-            (false, true) => REFUSED_MOVE,
-            (false, false) => REFUSED_MTU,
-        });
-    }
-}
-
-const STATES: [State; 7] = [
-    State::Reset,
-    State::Init,
-    State::ReadyToReceive,
-    State::ReadyToSend,
-    State::Draining,
-    State::SendError,
-    State::Error,
-];
-
 const NO_BYTES: Bytes = Bytes {
     address: DeviceAddress::NULL,
     length: 0,
@@ -857,7 +537,7 @@ const NO_BYTES: Bytes = Bytes {
 const IPV4_BYTES: u32 = 20;
 
 /// Bytes of headers and invariant CRC of any packet, with a tag and IPv6.
-const LARGEST_HEADERS: u32 = 18 + 40 + 8 + 40 + 4;
+pub(crate) const LARGEST_HEADERS: u32 = 18 + 40 + 8 + 40 + 4;
 /// Bytes of the largest frame.
 const LARGEST: u32 = 4096 + LARGEST_HEADERS;
 /// The smallest slots that an engine works with: headers lie in one.

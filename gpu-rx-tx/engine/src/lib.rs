@@ -14,10 +14,12 @@ extern crate std;
 
 mod around;
 mod arrive;
+mod care;
 mod count;
 mod depart;
 mod engine;
 mod job;
+mod send;
 pub mod tables;
 mod tell;
 

@@ -217,8 +217,8 @@ pub unsafe fn fetch_add_u64(address: DeviceAddress, value: u64) -> u64 {
     }
 }
 
-/// Carries out a peer's addition on a word that anybody may use: acquire and release order, scope of
-/// the system. Returns the old value.
+/// Carries out a peer's addition on a word that anybody may use: acquire and release order, scope
+/// of the system. Returns the old value.
 ///
 /// # Safety
 /// The queue's promise, see the module's text.

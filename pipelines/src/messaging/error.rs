@@ -53,8 +53,8 @@ pub enum Error {
     },
     /// Packets do not fit the NIC's slots.
     #[error(
-        "queue pair {number:#x}: packets of MTU {mtu} do not fit the NIC's transmit slots; choose a \
-         smaller MTU, or larger slots"
+        "queue pair {number:#x}: packets of MTU {mtu} do not fit the NIC's transmit slots; choose \
+         a smaller MTU, or larger slots"
     )]
     Mtu {
         /// Its number.

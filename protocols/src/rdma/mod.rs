@@ -23,6 +23,7 @@ mod attributes;
 mod carry_out;
 mod datagram;
 mod fetch;
+mod forms;
 mod packet;
 mod queue_pair;
 mod rate;

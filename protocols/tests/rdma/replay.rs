@@ -475,7 +475,8 @@ fn play(play: Play, table: &[Meant]) -> usize {
                         met.insert(row);
                     }
                     None => wrong.push(format!(
-                        "{name}: {} of ours, {} of theirs\n  only ours {mine:#?}\n  only theirs {other:#?}",
+                        "{name}: {} of ours, {} of theirs\n  only ours {mine:#?}\n  only \
+                         theirs {other:#?}",
                         ours.len(),
                         theirs.len()
                     )),

@@ -202,7 +202,8 @@ impl<'a> Bench<'a> {
                 .ok_or_else(|| {
                     let most = link.bytes();
                     Failure::Bench(format!(
-                        "-m {bytes}: write 256, 512, 1024, 2048 or 4096; the link has room for {most}"
+                        "-m {bytes}: write 256, 512, 1024, 2048 or 4096; the link has room for \
+                         {most}"
                     ))
                 })?,
         };

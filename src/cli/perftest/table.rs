@@ -45,8 +45,8 @@ impl Table {
             " Data ex. method : Ethernet".to_owned(),
             RULE.to_owned(),
         ];
-        lines.extend(own.iter().map(|one| address("local", one)).flatten());
-        lines.extend(theirs.iter().map(|one| address("remote", one)).flatten());
+        lines.extend(own.iter().flat_map(|one| address("local", one)));
+        lines.extend(theirs.iter().flat_map(|one| address("remote", one)));
         lines.push(RULE.to_owned());
         Self {
             tool: bench.tool,
@@ -61,8 +61,8 @@ impl Table {
         }
         if is_latency(self.tool) {
             println!(
-                " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    \
-                 t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]"
+                " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]  \
+                 \x20 t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]"
             );
         } else {
             let unit = if self.gbits { "Gb/sec" } else { "MiB/sec" };
@@ -127,8 +127,8 @@ fn latency_row(told: &Told) -> serde_json::Value {
     let (least, most, typical) = (at(0.0), at(1.0), at(0.5));
     let (deviation, p99, p999) = (spread.sqrt(), at(0.99), at(0.999));
     println!(
-        " {:<7} {:<14} {least:<14.2} {most:<14.2} {typical:<16.2} {average:<14.2} {deviation:<16.2} \
-         {p99:<22.2} {p999:<.2}",
+        " {:<7} {:<14} {least:<14.2} {most:<14.2} {typical:<16.2} {average:<14.2} {deviation:<16.2}\
+         \x20{p99:<22.2} {p999:<.2}",
         told.size, told.iterations
     );
     json!({

@@ -1,8 +1,8 @@
 //! Work queues of messages as the application sees them: send and receive requests are written
 //! here, completions polled, by host or device code alike.
 //!
-//! The verbs: `reserve` (by way of [`SendQueue::free`]), `write`, `publish`, `poll`. A queue that is
-//! full says [`Cause::NoResource`] and is never overrun; a slot is free again when a completion at
+//! The verbs: `reserve` (by way of [`SendQueue::free`]), `write`, `publish`, `poll`. A queue that
+//! is full says [`Cause::NoResource`] and is never overrun; a slot is free again when a completion at
 //! or behind it was polled.
 #![expect(
     unsafe_code,

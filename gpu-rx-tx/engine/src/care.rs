@@ -1,0 +1,121 @@
+//! Between packets: the host's wishes, clocks, and what a failed queue pair gives back.
+#![expect(
+    unsafe_code,
+    reason = "reads mail and queues by the addresses that the host gave"
+)]
+
+use warpwire_device::SharedWord;
+use warpwire_protocols::rdma::{QueuePair, State};
+
+use crate::engine::LARGEST_HEADERS;
+use crate::tables::{Mail, PairBlock, REFUSED_MOVE, REFUSED_MTU, ReceiveBlock, Wanted};
+use crate::tell;
+
+/// The word by which the host asks.
+pub(crate) fn command(block: &PairBlock) -> Option<SharedWord> {
+    mail_word(block, core::mem::offset_of!(Mail, command))
+}
+
+fn mail_word(block: &PairBlock, offset: usize) -> Option<SharedWord> {
+    if block.mail.is_null() {
+        return None;
+    }
+    // SAFETY: a word of the mail, live by the engine's promise.
+    Some(unsafe { SharedWord::attach(block.mail.offset(offset as u64)) })
+}
+
+/// Tells the host where the queue pair stands.
+pub(crate) fn mail_state(block: &PairBlock) {
+    let fault = block.pair.fault().map_or(0, |status| status as u32);
+    let words = [
+        (
+            core::mem::offset_of!(Mail, state),
+            block.pair.state() as u32,
+        ),
+        (core::mem::offset_of!(Mail, fault), fault),
+    ];
+    for (offset, value) in words {
+        if let Some(word) = mail_word(block, offset)
+            && word.load() != value
+        {
+            word.store(value);
+        }
+    }
+}
+
+#[inline(never)]
+pub(crate) fn has_to_flush(block: &PairBlock) -> bool {
+    // SAFETY: live by the engine's promise.
+    let head = unsafe { block.send.head(block.head) };
+    let at = block.receives.value() as *const ReceiveBlock;
+    let receives = !at.is_null() && {
+        // SAFETY: a receive block by the engine's promise.
+        let receives = unsafe { &*at };
+        // SAFETY: live by the engine's promise.
+        let head = unsafe { receives.queue.head(receives.head) };
+        receives.queue.number == block.number && receives.next != head
+    };
+    block.told != head || receives
+}
+
+/// The leader's part: obeys the host, looks at the clock, and flushes what failed.
+#[inline(never)]
+pub(crate) fn care(block: &mut PairBlock, now_ns: u64, most_bytes: u32) {
+    if let Some(word) = command(block) {
+        let number = word.load();
+        if number != block.obeyed {
+            obey(block, most_bytes);
+            block.obeyed = number;
+            mail_state(block);
+            if let Some(answer) = mail_word(block, core::mem::offset_of!(Mail, answer)) {
+                answer.store(number);
+            }
+        }
+    }
+    block.pair.on_timer(now_ns);
+    tell::tell_sends(block);
+    tell::flush_receives(block);
+    mail_state(block);
+}
+
+/// Does what the mail says.
+#[inline(never)]
+fn obey(block: &mut PairBlock, most_bytes: u32) {
+    let at = block.mail.value() as *const Mail;
+    let at = at.wrapping_byte_add(core::mem::offset_of!(Mail, wanted));
+    // SAFETY: live by the engine's promise; the host leaves it alone until it is answered.
+    let wanted = unsafe { core::ptr::read_volatile(at.cast::<Wanted>()) };
+    let state = STATES.into_iter().find(|one| *one as u32 == wanted.state);
+    let largest = wanted.attributes.mtu.bytes() + LARGEST_HEADERS;
+    let fits = wanted.connects == 0 || largest <= most_bytes;
+    let moved = fits && state.is_some_and(|state| block.pair.become_state(state).is_ok());
+    if moved && wanted.connects != 0 {
+        // SAFETY: live by the engine's promise.
+        block.head = unsafe { block.send.head(block.head) };
+        block
+            .pair
+            .connect(wanted.attributes, wanted.start, block.told);
+        block.path = wanted.path;
+    }
+    if moved && state == Some(State::Reset) {
+        block.pair = QueuePair::new();
+        block.failed = false;
+    }
+    if let Some(word) = mail_word(block, core::mem::offset_of!(Mail, refused)) {
+        word.store(match (moved, fits) {
+            (true, _) => 0,
+            (false, true) => REFUSED_MOVE,
+            (false, false) => REFUSED_MTU,
+        });
+    }
+}
+
+const STATES: [State; 7] = [
+    State::Reset,
+    State::Init,
+    State::ReadyToReceive,
+    State::ReadyToSend,
+    State::Draining,
+    State::SendError,
+    State::Error,
+];
