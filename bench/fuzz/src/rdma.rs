@@ -1,6 +1,6 @@
 //! The RoCEv2 transport under arbitrary packets, requests, timers and changes of regions: nothing
-//! is named outside what the peer may use, nothing is completed twice or out of turn, and a queue pair
-//! that failed is silent.
+//! is named outside what the peer may use, nothing is completed twice or out of turn, and a queue
+//! pair that failed is silent.
 
 use std::collections::VecDeque;
 

@@ -315,10 +315,12 @@ impl Endpoints {
         let count = self.sides.len();
         let mut added = vec![0u64; count];
         for own in 0..count {
-            for peer in 0..count {
-                if own != peer {
-                    added[peer] += self.check_connection(own, peer);
-                }
+            for (peer, added) in added
+                .iter_mut()
+                .enumerate()
+                .filter(|(peer, _)| *peer != own)
+            {
+                *added += self.check_connection(own, peer);
             }
         }
         for (side, added) in self.sides.iter().zip(added) {

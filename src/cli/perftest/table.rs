@@ -61,7 +61,7 @@ impl Table {
         }
         if is_latency(self.tool) {
             println!(
-                " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]  \
+                " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec] \
                  \x20 t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]"
             );
         } else {

@@ -2,8 +2,8 @@
 //! here, completions polled, by host or device code alike.
 //!
 //! The verbs: `reserve` (by way of [`SendQueue::free`]), `write`, `publish`, `poll`. A queue that
-//! is full says [`Cause::NoResource`] and is never overrun; a slot is free again when a completion at
-//! or behind it was polled.
+//! is full says [`Cause::NoResource`] and is never overrun; a slot is free again when a completion
+//! at or behind it was polled.
 #![expect(
     unsafe_code,
     reason = "attaching carries the promise that a queue's memory is live"
