@@ -103,9 +103,9 @@ impl Fabric {
     /// Lets both ends send what they can, then moves on to the next arrival or timer. Says whether
     /// there was one.
     pub(crate) fn step(&mut self, ends: &mut [End; 2]) -> bool {
-        for from in 0..2 {
+        for (from, end) in ends.iter_mut().enumerate() {
             for _ in 0..64 {
-                let Some(bytes) = ends[from].poll(self.now_ns) else {
+                let Some(bytes) = end.poll(self.now_ns) else {
                     break;
                 };
                 self.now_ns += 100;

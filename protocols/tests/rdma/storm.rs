@@ -187,7 +187,7 @@ fn check(ends: &[End; 2], asked: &[Vec<Asked>; 2]) {
 
 /// Every seed; a failure says which. What the weather is for must have happened.
 fn storms(weather: Weather, late_receives: bool, controlled: bool, seen: &[Note]) {
-    let mut notes = vec![0; Note::COUNT];
+    let mut notes = [0; Note::COUNT];
     for seed in 0..64 {
         let run = || storm(seed, weather, late_receives, controlled);
         match catch_unwind(AssertUnwindSafe(run)) {

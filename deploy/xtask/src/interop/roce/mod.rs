@@ -9,6 +9,7 @@ pub mod peer;
 pub mod rack;
 pub mod scripts;
 
+use super::product;
 use crate::process::{self, SKIPPED};
 use crate::table::Table;
 use crate::{Error, repository};
@@ -30,6 +31,9 @@ pub struct Options {
     list: bool,
 }
 
+/// The profile that the command is built with: the tests have built it already.
+const PROFILE: &str = "dev";
+
 /// A row of the table.
 #[derive(Debug)]
 struct Verdict {
@@ -47,7 +51,11 @@ pub fn main(options: &Options) -> Result<bool, Error> {
     let is_wanted = |case: &&Case| {
         options.only.is_empty() || options.only.iter().any(|part| case.name.contains(part))
     };
-    let cases: Vec<&Case> = scripts::CASES.iter().filter(is_wanted).collect();
+    let cases: Vec<&Case> = scripts::CASES
+        .iter()
+        .chain(scripts::OURS)
+        .filter(is_wanted)
+        .collect();
     if options.list {
         cases.iter().for_each(|case| println!("{case}"));
         return Ok(!cases.is_empty());
@@ -59,14 +67,20 @@ pub fn main(options: &Options) -> Result<bool, Error> {
     let stop = heed_signals()?;
     let root = repository::root();
     Image::of(&root).build()?;
-    let verdicts = judge(&root, &cases, &stop)?;
+    let program = product::build(&root, PROFILE)?;
+    let verdicts = judge(&root, &program, &cases, &stop)?;
     Ok(conclude(&verdicts))
 }
 
 /// Boots, and tries every case.
-fn judge(root: &Path, cases: &[&Case], stop: &AtomicBool) -> Result<Vec<Verdict>, Error> {
+fn judge(
+    root: &Path,
+    program: &Path,
+    cases: &[&Case],
+    stop: &AtomicBool,
+) -> Result<Vec<Verdict>, Error> {
     let start = Instant::now();
-    let rack = Rack::set_up(root)?;
+    let rack = Rack::set_up(root, program)?;
     let mut verdicts: Vec<Verdict> = rack
         .boots()
         .map(|(name, took)| Verdict {

@@ -13,6 +13,7 @@ use super::scripts::{Case, Ending, Half, LIMIT, Place};
 use crate::interop::namespaces::{self, End, Namespace};
 use crate::process::{self, Outcome, Running, Show};
 use crate::{Error, repository};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -24,6 +25,8 @@ pub struct Rack {
     left: Guest,
     right: Guest,
     host: Namespace,
+    /// Where programs are found at the host: our command's folder first.
+    path: OsString,
     // Held for its end: the guests' machines run in it.
     _rack: Namespace,
     _folder: Folder,
@@ -34,7 +37,7 @@ impl Rack {
     ///
     /// # Errors
     /// When a namespace cannot be made or a guest does not boot.
-    pub fn set_up(root: &Path) -> Result<Self, Error> {
+    pub fn set_up(root: &Path, program: &Path) -> Result<Self, Error> {
         namespaces::sweep()?;
         let folder = Folder::create(&repository::target(root).join("interop-roce"))?;
         let rack = Namespace::create("rack")?;
@@ -69,6 +72,7 @@ impl Rack {
             left: left?,
             right: right?,
             host,
+            path: path(program)?,
             _rack: rack,
             _folder: folder,
         })
@@ -153,7 +157,7 @@ impl Rack {
 
     fn at_host(&self, words: &str) -> Command {
         let mut command = self.host.command("sh");
-        command.args(["-c", words]);
+        command.env("PATH", &self.path).args(["-c", words]);
         command
     }
 
@@ -174,6 +178,14 @@ impl Rack {
             outcome.stderr
         )))
     }
+}
+
+/// The folders of programs, that of one program first.
+fn path(program: &Path) -> Result<OsString, Error> {
+    let own = program.parent().map(Path::to_path_buf);
+    let others = std::env::var_os("PATH").unwrap_or_default();
+    let folders = own.into_iter().chain(std::env::split_paths(&others));
+    std::env::join_paths(folders).map_err(|error| Error::Environment(format!("PATH: {error}")))
 }
 
 /// A server under way.

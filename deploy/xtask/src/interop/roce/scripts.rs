@@ -150,6 +150,32 @@ const fn rping(name: &'static str, server: &'static str, client: (&'static str, 
     case
 }
 
+/// A server at the left guest and our command at the host.
+const fn we_ask(
+    name: &'static str,
+    (server, server_says): (&'static str, Says),
+    (client, client_says): (&'static str, Says),
+) -> Case {
+    Case {
+        name,
+        server: Some(half(Place::Left, TCP, server, server_says)),
+        client: half(Place::Host, "", client, client_says),
+    }
+}
+
+/// Our command as the server at the host, and a client at the left guest.
+const fn we_serve(
+    name: &'static str,
+    (server, server_says): (&'static str, Says),
+    (client, client_says): (&'static str, Says),
+) -> Case {
+    Case {
+        name,
+        server: Some(half(Place::Host, TCP, server, server_says)),
+        client: half(Place::Left, "", client, client_says),
+    }
+}
+
 type Says = &'static [&'static str];
 
 /// Each half ends within this.
@@ -306,6 +332,137 @@ pub const CASES: &[Case] = &[
     ),
 ];
 
+/// The cases with our command at one end, in both roles. Guests are slow: repetitions wait long
+/// where much is under way.
+pub const OURS: &[Case] = &[
+    we_ask(
+        "warpwire pingpong asks ibv_rc_pingpong",
+        ("ibv_rc_pingpong -g 1 -n 20 -c", &["20 iters in"]),
+        ("warpwire pingpong 10.77.0.2 -n 20 -c", &["20 iters in"]),
+    ),
+    we_ask(
+        "the same in packets of 256 bytes",
+        (
+            "ibv_rc_pingpong -g 1 -n 5 -s 65536 -m 256 -c",
+            &["5 iters in"],
+        ),
+        (
+            "warpwire pingpong 10.77.0.2 -n 5 -s 65536 -m 256 -c",
+            &["5 iters in"],
+        ),
+    ),
+    we_ask(
+        "warpwire pingpong asks ibv_uc_pingpong",
+        ("ibv_uc_pingpong -g 1 -n 20", &["20 iters in"]),
+        (
+            "warpwire pingpong 10.77.0.2 -n 20 --connection uc",
+            &["20 iters in"],
+        ),
+    ),
+    we_ask(
+        "warpwire pingpong asks ibv_ud_pingpong",
+        ("ibv_ud_pingpong -g 1 -n 20", &["20 iters in"]),
+        (
+            "warpwire pingpong 10.77.0.2 -n 20 --connection ud",
+            &["20 iters in"],
+        ),
+    ),
+    we_serve(
+        "warpwire pingpong serves ibv_rc_pingpong",
+        ("warpwire pingpong -n 20 -c", &["20 iters in"]),
+        ("ibv_rc_pingpong -g 1 -n 20 -c 10.77.0.1", &["20 iters in"]),
+    ),
+    we_serve(
+        "warpwire pingpong serves ibv_ud_pingpong",
+        ("warpwire pingpong -n 20 --connection ud", &["20 iters in"]),
+        ("ibv_ud_pingpong -g 1 -n 20 10.77.0.1", &["20 iters in"]),
+    ),
+    we_ask(
+        "warpwire bench send-bw asks ib_send_bw",
+        ("ib_send_bw -x 1 -F -n 20 -s 65536", &["65536 20"]),
+        (
+            "warpwire bench send-bw 10.77.0.2 -n 20 -s 65536 -u 19",
+            &["65536 20"],
+        ),
+    ),
+    we_ask(
+        "warpwire bench write-bw asks ib_write_bw",
+        ("ib_write_bw -x 1 -F -n 20 -s 65536", &["65536 20"]),
+        (
+            "warpwire bench write-bw 10.77.0.2 -n 20 -s 65536 -u 19",
+            &["65536 20"],
+        ),
+    ),
+    we_ask(
+        "warpwire bench read-bw asks ib_read_bw",
+        ("ib_read_bw -x 1 -F -n 20 -s 65536", &["65536 20"]),
+        (
+            "warpwire bench read-bw 10.77.0.2 -n 20 -s 65536 -u 19",
+            &["65536 20"],
+        ),
+    ),
+    we_ask(
+        "warpwire bench send-lat asks ib_send_lat",
+        ("ib_send_lat -x 1 -F -n 20", &["2 20"]),
+        ("warpwire bench send-lat 10.77.0.2 -n 20", &["2 20"]),
+    ),
+    we_ask(
+        "warpwire bench write-lat asks ib_write_lat",
+        ("ib_write_lat -x 1 -F -n 20", &["2 20"]),
+        ("warpwire bench write-lat 10.77.0.2 -n 20", &["2 20"]),
+    ),
+    we_ask(
+        "warpwire bench read-lat asks ib_read_lat",
+        ("ib_read_lat -x 1 -F -n 20", &["RDMA_Read Latency Test"]),
+        ("warpwire bench read-lat 10.77.0.2 -n 20", &["2 20"]),
+    ),
+    we_ask(
+        "warpwire bench atomic-lat asks ib_atomic_lat",
+        (
+            "ib_atomic_lat -x 1 -F -n 20",
+            &["Atomic FETCH_AND_ADD Latency Test"],
+        ),
+        ("warpwire bench atomic-lat 10.77.0.2 -n 20", &["8 20"]),
+    ),
+    we_serve(
+        "warpwire bench send-bw serves ib_send_bw",
+        ("warpwire bench send-bw -n 20 -s 65536", &["65536 20"]),
+        ("ib_send_bw -x 1 -F -n 20 -s 65536 10.77.0.1", &["65536 20"]),
+    ),
+    we_serve(
+        "warpwire bench write-bw serves ib_write_bw",
+        (
+            "warpwire bench write-bw -n 20 -s 65536",
+            &["RDMA_Write BW Test"],
+        ),
+        (
+            "ib_write_bw -x 1 -F -n 20 -s 65536 10.77.0.1",
+            &["65536 20"],
+        ),
+    ),
+    we_serve(
+        "warpwire bench read-bw serves ib_read_bw",
+        (
+            "warpwire bench read-bw -n 20 -s 65536",
+            &["RDMA_Read BW Test"],
+        ),
+        ("ib_read_bw -x 1 -F -n 20 -s 65536 10.77.0.1", &["65536 20"]),
+    ),
+    we_serve(
+        "warpwire bench write-lat serves ib_write_lat",
+        ("warpwire bench write-lat -n 20", &["2 20"]),
+        ("ib_write_lat -x 1 -F -n 20 10.77.0.1", &["2 20"]),
+    ),
+    we_serve(
+        "warpwire bench atomic-lat serves ib_atomic_lat",
+        (
+            "warpwire bench atomic-lat -n 20",
+            &["Atomic FETCH_AND_ADD Latency Test"],
+        ),
+        ("ib_atomic_lat -x 1 -F -n 20 10.77.0.1", &["8 20"]),
+    ),
+];
+
 const PORT_LEFT: Says = &[
     "state: PORT_ACTIVE",
     "active_mtu: 1024",
@@ -328,9 +485,9 @@ mod tests {
 
     #[test]
     fn names_are_their_own_and_servers_have_a_probe() {
-        let names: HashSet<&str> = CASES.iter().map(|case| case.name).collect();
-        assert_eq!(names.len(), CASES.len());
-        for case in CASES {
+        let names: HashSet<&str> = CASES.iter().chain(OURS).map(|case| case.name).collect();
+        assert_eq!(names.len(), CASES.len() + OURS.len());
+        for case in CASES.iter().chain(OURS) {
             let probed = case.server.is_none_or(|server| !server.probe.is_empty());
             assert!(probed, "{}", case.name);
         }
