@@ -11,10 +11,12 @@ use warpwire_pipelines::messaging::{
 use warpwire_protocols::rdma::{Attributes, Mtu, Service, Start};
 use warpwire_protocols::wire::aeth::RnrTimer;
 use warpwire_protocols::wire::bth::{Psn, Qpn};
+use warpwire_ring::Cause;
 use warpwire_ring::mlx5::layout::{DATAGRAM_EXTENDED, DatagramSegment, Opcode};
 use warpwire_ring::mlx5::post::{Gather, Order, Payload};
 
 use super::Failure;
+use super::perftest::{LONGEST_MESSAGE, LONGEST_PATIENCE};
 
 /// Send messages back and forth with ibv_rc_pingpong, ibv_uc_pingpong or ibv_ud_pingpong
 #[derive(clap::Args)]
@@ -28,16 +30,22 @@ pub(super) struct Arguments {
     #[arg(short = 'd', long = "nic", value_name = "NIC")]
     nic: Option<String>,
     /// Bytes of a message; 1024 for datagrams if absent
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=LONGEST_MESSAGE))]
     size: Option<u32>,
     /// Path MTU
     #[arg(short, long, default_value_t = 1024)]
     mtu: u32,
     /// Messages each way
-    #[arg(short = 'n', long = "iters", default_value_t = 1000)]
+    #[arg(
+        short = 'n', long = "iters", default_value_t = 1000,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     iterations: u32,
     /// Receives posted at a time
-    #[arg(short = 'r', long = "rx-depth", default_value_t = 500)]
+    #[arg(
+        short = 'r', long = "rx-depth", default_value_t = 500,
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
     depth: u32,
     /// The service
     #[arg(long, value_enum, default_value_t = Connection::Rc)]
@@ -46,7 +54,10 @@ pub(super) struct Arguments {
     #[arg(short = 'c', long = "chk")]
     check: bool,
     /// Longest time without progress, in seconds
-    #[arg(long, default_value_t = 30)]
+    #[arg(
+        long, default_value_t = 30,
+        value_parser = clap::value_parser!(u64).range(1..=LONGEST_PATIENCE)
+    )]
     patience: u64,
 }
 
@@ -69,16 +80,20 @@ struct Words {
 }
 
 impl Words {
-    fn write(&self, stream: &mut TcpStream) -> std::io::Result<()> {
+    fn write(&self, stream: &mut TcpStream) -> Result<(), Failure> {
         let gid: String = self.gid.iter().map(|byte| format!("{byte:02x}")).collect();
         // At one piece: the peer reads once.
         let words = format!("0000:{:06x}:{:06x}:{gid}\0", self.qpn, self.psn);
-        stream.write_all(words.as_bytes())
+        stream
+            .write_all(words.as_bytes())
+            .map_err(|error| lost(&error))
     }
 
     fn read(stream: &mut TcpStream) -> Result<Self, Failure> {
         let mut bytes = [0; 52];
-        stream.read_exact(&mut bytes)?;
+        stream
+            .read_exact(&mut bytes)
+            .map_err(|error| lost(&error))?;
         let text = String::from_utf8_lossy(&bytes);
         let mut fields = text.trim_end_matches('\0').split(':').skip(1);
         let mut number = |field: &str| {
@@ -96,6 +111,28 @@ impl Words {
     }
 }
 
+/// What went wrong between the two ends' exchanges.
+fn lost(error: &std::io::Error) -> Failure {
+    use std::io::ErrorKind;
+    Failure::Bench(match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            "the exchange: the peer said nothing within --patience; is it ibv_rc_pingpong?"
+                .to_owned()
+        }
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+            "the exchange: the peer has closed the connection; its own output says why".to_owned()
+        }
+        _ => format!("the exchange: {error}"),
+    })
+}
+
+fn ended(what: &str, cause: Cause) -> Failure {
+    Failure::Bench(format!(
+        "a {what} failed: {cause}; does the peer still run, with the same --size, --mtu and \
+         --connection?"
+    ))
+}
+
 fn wrong(field: &str, word: &str) -> Failure {
     Failure::Bench(format!(
         "the peer's {field} `{word}` is no number; is it ibv_rc_pingpong?"
@@ -108,8 +145,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(host) => (connect(host, arguments.port, patience)?, true),
         None => (accept(arguments.port)?, false),
     };
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
+    stream
+        .set_read_timeout(Some(patience))
+        .and_then(|()| stream.set_write_timeout(Some(patience)))
+        .map_err(|error| lost(&error))?;
     let mtu = Mtu::ALL
         .into_iter()
         .find(|mtu| mtu.bytes() == arguments.mtu);
@@ -120,7 +159,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         _ => 4096,
     });
     let device = Device::open(
-        stream.peer_addr()?.ip().to_canonical(),
+        stream
+            .peer_addr()
+            .map_err(|error| lost(&error))?
+            .ip()
+            .to_canonical(),
         &DeviceConfig {
             nic: arguments.nic.clone(),
             bytes: size as usize + 4096,
@@ -148,14 +191,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         own.write(&mut stream)?;
         let peer = Words::read(&mut stream)?;
         run.become_ready(&device, &own, &peer, mtu)?;
-        stream.write_all(b"done\0")?;
+        stream.write_all(b"done\0").map_err(|error| lost(&error))?;
         peer
     } else {
         let peer = Words::read(&mut stream)?;
         run.become_ready(&device, &own, &peer, mtu)?;
         own.write(&mut stream)?;
         let mut done = [0; 5];
-        stream.read_exact(&mut done)?;
+        stream.read_exact(&mut done).map_err(|error| lost(&error))?;
         peer
     };
     tell("remote", &peer);
@@ -170,17 +213,24 @@ fn tell(which: &str, words: &Words) {
 }
 
 fn connect(host: &str, port: u16, patience: Duration) -> Result<TcpStream, Failure> {
-    let mut addresses = (host, port).to_socket_addrs()?;
+    let unreached = |error: std::io::Error| {
+        Failure::Bench(format!(
+            "{host}:{port}: {error}; start the server there first, with the same --port"
+        ))
+    };
+    let mut addresses = (host, port).to_socket_addrs().map_err(unreached)?;
     let address: SocketAddr = addresses
         .next()
         .ok_or_else(|| Failure::Bench(format!("{host}: has no address")))?;
-    Ok(TcpStream::connect_timeout(&address, patience)?)
+    TcpStream::connect_timeout(&address, patience).map_err(unreached)
 }
 
 fn accept(port: u16) -> Result<TcpStream, Failure> {
     let any: IpAddr = std::net::Ipv6Addr::UNSPECIFIED.into();
-    let listener = TcpListener::bind((any, port))?;
-    Ok(listener.accept()?.0)
+    TcpListener::bind((any, port))
+        .and_then(|listener| listener.accept())
+        .map(|(stream, _)| stream)
+        .map_err(|error| Failure::Bench(format!("--port {port}: {error}; choose another port")))
 }
 
 struct Run<'a> {
@@ -255,7 +305,7 @@ impl<'a> Run<'a> {
             length: self.size + self.header() as u32,
             key: region.key,
         };
-        while self.posted < self.arguments.depth.min(1000) {
+        while self.posted < self.arguments.depth {
             self.pair.receive(&[piece])?;
             self.posted += 1;
         }
@@ -311,9 +361,8 @@ impl<'a> Run<'a> {
                         self.fill(device)?;
                     }
                 }
-                other => {
-                    return Err(Failure::Bench(format!("{other:?}")));
-                }
+                Completed::SendFailed { cause, .. } => return Err(ended("send", cause)),
+                Completed::ReceiveFailed { cause, .. } => return Err(ended("receive", cause)),
             }
             // The next one when the last is done with on both sides.
             let answers = if is_client {

@@ -19,6 +19,12 @@ use super::Failure;
 use table::Table;
 use traffic::Traffic;
 
+/// Bytes of the longest message that a region of one measurement holds.
+pub(super) const LONGEST_MESSAGE: i64 = 1 << 30;
+
+/// Seconds: an hour without progress is no measurement.
+pub(super) const LONGEST_PATIENCE: u64 = 3600;
+
 /// What is measured.
 #[derive(clap::Subcommand)]
 pub(super) enum Measure {
@@ -50,25 +56,40 @@ pub(super) struct Options {
     #[arg(short = 'd', long = "nic", value_name = "NIC")]
     nic: Option<String>,
     /// Bytes of a message; 65536 for bandwidths and 2 for latencies if absent
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(..=LONGEST_MESSAGE))]
     size: Option<u32>,
     /// Messages
-    #[arg(short = 'n', long = "iters", default_value_t = 1000)]
+    #[arg(
+        short = 'n', long = "iters", default_value_t = 1000,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     iterations: u32,
     /// Path MTU; that of the link if absent
     #[arg(short, long)]
     mtu: Option<u32>,
     /// Requests under way at most
-    #[arg(short = 't', long = "tx-depth", default_value_t = 128)]
+    #[arg(
+        short = 't', long = "tx-depth", default_value_t = 128,
+        value_parser = clap::value_parser!(u32).range(1..=32768)
+    )]
     tx_depth: u32,
     /// Receives posted at most
-    #[arg(short = 'r', long = "rx-depth", default_value_t = 512)]
+    #[arg(
+        short = 'r', long = "rx-depth", default_value_t = 512,
+        value_parser = clap::value_parser!(u32).range(1..=32768)
+    )]
     rx_depth: u32,
     /// Queue pairs
-    #[arg(short = 'q', long = "qp", default_value_t = 1)]
+    #[arg(
+        short = 'q', long = "qp", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=16384)
+    )]
     pairs: u32,
     /// Acknowledgement timeout, coded
-    #[arg(short = 'u', long = "qp-timeout", default_value_t = 14)]
+    #[arg(
+        short = 'u', long = "qp-timeout", default_value_t = 14,
+        value_parser = clap::value_parser!(u8).range(..=31)
+    )]
     timeout: u8,
     /// Report Gb/sec instead of MiB/sec
     #[arg(long = "report_gbits")]
@@ -77,7 +98,10 @@ pub(super) struct Options {
     #[arg(long = "out_json_file", value_name = "FILE")]
     json: Option<std::path::PathBuf>,
     /// Longest time without progress, in seconds
-    #[arg(long, default_value_t = 60)]
+    #[arg(
+        long, default_value_t = 60,
+        value_parser = clap::value_parser!(u64).range(1..=LONGEST_PATIENCE)
+    )]
     patience: u64,
     /// Of no effect here: perftest's users write it
     #[arg(short = 'F', hide = true)]
@@ -187,7 +211,7 @@ impl<'a> Bench<'a> {
             conversation.peer_address(),
             &DeviceConfig {
                 nic: options.nic.clone(),
-                bytes: 2 * part(size) as usize * options.pairs.max(1) as usize,
+                bytes: 2 * part(size) as usize * options.pairs as usize,
                 endpoint,
                 patience,
                 chance: u64::from(std::process::id()),
@@ -207,7 +231,7 @@ impl<'a> Bench<'a> {
                     ))
                 })?,
         };
-        let pairs = (0..options.pairs.max(1))
+        let pairs = (0..options.pairs)
             .map(|_| device.endpoint().pair(PairConfig::default()))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Self {

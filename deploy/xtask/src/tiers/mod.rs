@@ -65,14 +65,14 @@ impl Tier {
     /// On two cores from an empty target folder, with room to spare.
     fn budget(self) -> Duration {
         Duration::from_secs(match self {
-            Self::Lint => 300,
+            Self::Lint => 270,
             Self::Build => 600,
-            Self::Structure => 60,
-            Self::Unit => 300,
-            Self::Docs => 120,
+            Self::Structure => 30,
+            Self::Unit => 420,
+            Self::Docs => 90,
             Self::Ptx => 480,
-            Self::Virtual => 240,
-            Self::Peers => 240,
+            Self::Virtual => 220,
+            Self::Peers => 220,
             Self::Interop => 360,
         })
     }
