@@ -66,14 +66,14 @@ impl Tier {
     fn budget(self) -> Duration {
         Duration::from_secs(match self {
             Self::Lint => 270,
-            Self::Build => 600,
+            Self::Build => 540,
             Self::Structure => 30,
             Self::Unit => 420,
-            Self::Docs => 90,
+            Self::Docs => 70,
             Self::Ptx => 480,
-            Self::Virtual => 220,
-            Self::Peers => 220,
-            Self::Interop => 360,
+            Self::Virtual => 260,
+            Self::Peers => 200,
+            Self::Interop => 430,
         })
     }
 
