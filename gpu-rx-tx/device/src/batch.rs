@@ -1,5 +1,9 @@
 //! Batches of received slots: which slots make a frame, and which frames can be read.
 
+use warpwire_ring::{DeviceAddress, Segment, SegmentFlags};
+
+use crate::simt::Simt;
+
 /// Slots of received frames, lent by their queue: a contiguous prefix of what had arrived, made of
 /// whole frames.
 ///
@@ -15,6 +19,8 @@ pub struct Batch {
     pub(crate) bytes: u32,
     pub(crate) faults: u32,
     pub(crate) marks: Marks,
+    /// Of lanes that keep anything.
+    pub(crate) opened: Rows<Opened>,
 }
 
 impl Batch {
@@ -25,6 +31,7 @@ impl Batch {
         bytes: 0,
         faults: 0,
         marks: Marks { more: 0, fault: 0 },
+        opened: Rows::NONE,
     };
 
     /// Slots, at most [`MAX_BATCH`].
@@ -54,6 +61,99 @@ impl Batch {
 
 /// Slots of one batch at most, and so the slots of the longest frame: one bit each in [`Marks`].
 pub const MAX_BATCH: u32 = 64;
+
+/// What a lane found in its own slots of a batch when it was taken: one in each row of lanes.
+///
+/// Warps of 32 lanes have two rows at most and keep them in registers; a warp of one lane keeps
+/// nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Rows<T> {
+    first: T,
+    second: T,
+}
+
+impl Rows<Opened> {
+    pub(crate) const NONE: Self = Self {
+        first: NOTHING,
+        second: NOTHING,
+    };
+}
+
+impl Rows<()> {
+    /// Whether warps of this width keep anything.
+    #[inline(always)]
+    pub(crate) const fn are_kept<S: Simt>() -> bool {
+        S::WIDTH * 2 >= MAX_BATCH
+    }
+}
+
+impl<T: Copy> Rows<T> {
+    /// What is kept of the row that starts in slot `base`.
+    #[inline(always)]
+    pub(crate) const fn at(&self, base: u32) -> T {
+        match base {
+            0 => self.first,
+            _ => self.second,
+        }
+    }
+
+    /// Keeps what was found in the row that starts in slot `base`, if warps keep anything.
+    #[inline(always)]
+    pub(crate) const fn put<S: Simt>(&mut self, base: u32, value: T) {
+        match base {
+            _ if !Rows::are_kept::<S>() => {}
+            0 => self.first = value,
+            _ => self.second = value,
+        }
+    }
+}
+
+/// A frame that was found when its batch was taken: its first piece and its extent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Opened {
+    pub(crate) address: DeviceAddress,
+    /// Bytes of the first piece.
+    pub(crate) available: u32,
+    /// Bytes from `address` on that may be read.
+    pub(crate) room: u32,
+    /// Bytes of the frame.
+    pub(crate) length: u32,
+    /// Slots of the frame; 0 if there is none that starts here and can be read.
+    pub(crate) slots: u32,
+}
+
+impl Opened {
+    /// The frame of one piece in a slot of its own, if there `is_one`.
+    #[inline(always)]
+    pub(crate) const fn plain(segment: &Segment, is_one: bool) -> Self {
+        Self {
+            address: segment.address,
+            available: segment.length,
+            room: segment.room,
+            length: segment.length,
+            slots: is_one as u32,
+        }
+    }
+
+    /// The first piece.
+    #[inline(always)]
+    pub(crate) const fn segment(&self) -> Segment {
+        Segment {
+            address: self.address,
+            length: self.available,
+            flags: SegmentFlags::empty(),
+            room: self.room,
+        }
+    }
+}
+
+const NOTHING: Opened = Opened {
+    address: DeviceAddress::NULL,
+    available: 0,
+    room: 0,
+    length: 0,
+    slots: 0,
+};
 
 /// What the descriptors of up to 64 consecutive slots said, lowest bit first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -57,6 +57,12 @@ impl<'a> Piece<'a> {
         self.length
     }
 
+    /// Bytes from the start that may be read.
+    #[inline(always)]
+    pub(crate) const fn room(&self) -> u32 {
+        self.room
+    }
+
     /// Whether there are no bytes.
     #[inline(always)]
     pub const fn is_empty(&self) -> bool {
@@ -93,6 +99,13 @@ impl<'a> Piece<'a> {
     /// What lies behind the piece's length has no meaning; the caller checks lengths.
     #[inline(always)]
     pub fn window(&self) -> Option<[u32; 16]> {
+        self.window_with(|_| true)
+    }
+
+    /// [`Piece::window`], with the last 16 bytes zeros unless `wants` them of a frame that starts
+    /// with the words it is given.
+    #[inline(always)]
+    pub fn window_with(&self, wants: impl FnOnce(&[u32; 12]) -> bool) -> Option<[u32; 16]> {
         if self.room < 64 || !self.address.is_aligned(16) {
             return None;
         }
@@ -102,8 +115,12 @@ impl<'a> Piece<'a> {
         let Quad([e, f, g, h]) = unsafe { memory::load_quad(self.address.offset(16)) };
         // SAFETY: as above.
         let Quad([i, j, k, l]) = unsafe { memory::load_quad(self.address.offset(32)) };
-        // SAFETY: as above.
-        let Quad([m, n, o, p]) = unsafe { memory::load_quad(self.address.offset(48)) };
+        let mut last = Quad([0; 4]);
+        if wants(&[a, b, c, d, e, f, g, h, i, j, k, l]) {
+            // SAFETY: as above.
+            last = unsafe { memory::load_quad(self.address.offset(48)) };
+        }
+        let Quad([m, n, o, p]) = last;
         Some([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p])
     }
 

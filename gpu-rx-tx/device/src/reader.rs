@@ -6,9 +6,10 @@
 
 use warpwire_ring::{Cause, Meta, QueueBlock, Receive, Segment};
 
-use crate::batch::{Batch, MAX_BATCH, Marks};
+use crate::batch::{Batch, MAX_BATCH, Marks, Opened, Rows};
 use crate::piece::Piece;
 use crate::queue::RxQueue;
+use crate::simt::Simt;
 
 /// A received frame under a lease.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +71,17 @@ impl<'a> Frame<'a> {
                 ..*self
             }),
             None => None,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) const fn opened(&self) -> Opened {
+        Opened {
+            address: self.head.address(),
+            available: self.head.length(),
+            room: self.head.room(),
+            length: self.length,
+            slots: self.slots,
         }
     }
 
@@ -191,6 +203,32 @@ impl<R: Receive> Reader<R> {
             return None;
         }
         self.open(batch.first.wrapping_add(u64::from(i)), slots)
+    }
+
+    /// The frame that starts in slot `base` plus the lane's number, of the lane that took part in
+    /// taking the batch; `base` is a multiple of the width. As [`Reader::frame`], but what the lane
+    /// found in the slot's descriptor when the batch was taken is not read again.
+    #[inline(always)]
+    pub fn lane_frame<'a, S: Simt>(
+        &self,
+        simt: &S,
+        batch: &'a Batch,
+        base: u32,
+    ) -> Option<Frame<'a>> {
+        let i = base + simt.lane();
+        if !Rows::are_kept::<S>() {
+            return self.frame(batch, i);
+        }
+        let opened = batch.opened.at(base);
+        if opened.slots == 0 {
+            return None;
+        }
+        Some(Frame {
+            first: batch.first.wrapping_add(u64::from(i)),
+            slots: opened.slots,
+            length: opened.length,
+            head: self.queue.piece(&opened.segment()),
+        })
     }
 
     /// The frame of a lease; `None` only if the peer has spoilt its descriptor since.

@@ -6,7 +6,7 @@
 
 use warpwire_ring::{Cause, Meta, QueueBlock, Receive, RxCursor};
 
-use crate::batch::{Batch, Look, MAX_BATCH, Marks, Verdict, low};
+use crate::batch::{Batch, Look, MAX_BATCH, Marks, Opened, Rows, Verdict, low};
 use crate::piece::Piece;
 use crate::queue::rx;
 use crate::reader::{Frame, Lent, Reader};
@@ -136,23 +136,38 @@ impl<R: Receive> Receiver<R> {
     /// [`Cause::RingCorrupted`] if the peer's index is impossible; from then on always.
     #[inline(always)]
     pub fn peek<S: Simt>(&mut self, simt: &S, max: u32) -> Result<Batch, Cause> {
+        Ok(self.arrived(simt, max)?.unwrap_or(Batch::EMPTY))
+    }
+
+    /// *Collective.* [`Receiver::peek`], with nothing in the place of an empty batch, which would
+    /// cost a loop on a GPU as many instructions as it has fields.
+    ///
+    /// # Errors
+    /// As [`Receiver::peek`].
+    #[inline(always)]
+    pub fn arrived<S: Simt>(&mut self, simt: &S, max: u32) -> Result<Option<Batch>, Cause> {
         self.calls += 1;
         if self.scattered {
             self.collect(simt);
         }
         let wanted = max.min(self.reader.queue.depth()).min(MAX_BATCH);
         if wanted == 0 {
-            return Ok(Batch::EMPTY);
+            return Ok(None);
         }
-        let ready = self.ready(simt, wanted)?;
+        let (ready, words) = self.ready(simt, wanted)?;
         if ready == 0 {
-            return Ok(Batch::EMPTY);
+            return Ok(None);
         }
-        let (plain, bytes) = self.scan(simt, ready);
+        let (plain, bytes, opened) = self.scan(simt, ready, &words);
         if plain && !self.skipping {
-            return Ok(self.take(simt, ready, ready, 0, bytes, Marks::default()));
+            let batch = self.take(simt, ready, ready, 0, bytes, Marks::default());
+            return Ok(Some(Batch { opened, ..batch }));
         }
-        self.peek_frames(simt, wanted, ready)
+        let batch = self.arrived_frames(simt, wanted, ready)?;
+        Ok(batch.map(|batch| Batch {
+            opened: self.open(simt, &batch),
+            ..batch
+        }))
     }
 
     /// *Collective.* [`Receiver::peek`] that waits: returns as soon as a whole frame has arrived.
@@ -173,6 +188,17 @@ impl<R: Receive> Receiver<R> {
     #[inline(always)]
     pub fn frame<'a>(&self, batch: &'a Batch, i: u32) -> Option<Frame<'a>> {
         self.reader.frame(batch, i)
+    }
+
+    /// The frame that starts in this lane's slot of a row, see [`Reader::lane_frame`].
+    #[inline(always)]
+    pub fn lane_frame<'a, S: Simt>(
+        &self,
+        simt: &S,
+        batch: &'a Batch,
+        base: u32,
+    ) -> Option<Frame<'a>> {
+        self.reader.lane_frame(simt, batch, base)
     }
 
     /// What the NIC found out about a frame.
@@ -285,7 +311,12 @@ impl<R: Receive> Receiver<R> {
 
     /// Frames of several slots, frames at fault, and frames that are too long.
     #[inline(always)]
-    fn peek_frames<S: Simt>(&mut self, simt: &S, wanted: u32, ready: u32) -> Result<Batch, Cause> {
+    fn arrived_frames<S: Simt>(
+        &mut self,
+        simt: &S,
+        wanted: u32,
+        ready: u32,
+    ) -> Result<Option<Batch>, Cause> {
         let mut window = wanted.min(self.limit);
         let mut ready = ready.min(window);
         let mut rounds = 0;
@@ -311,9 +342,10 @@ impl<R: Receive> Receiver<R> {
                         queue.set_cause(queue.ring.fault(self.head.wrapping_add(bad)));
                     }
                     let bytes = self.bytes(simt, slots, taken.fault);
-                    return Ok(self.take(simt, slots, frames - faults, faults, bytes, taken));
+                    let frames = frames - faults;
+                    return Ok(Some(self.take(simt, slots, frames, faults, bytes, taken)));
                 }
-                Verdict::Wait => return Ok(Batch::EMPTY),
+                Verdict::Wait => return Ok(None),
                 Verdict::Widen => window = self.limit,
                 Verdict::Discard {
                     slots,
@@ -330,10 +362,10 @@ impl<R: Receive> Receiver<R> {
                     self.hand_back(simt, first, slots);
                 }
             }
-            ready = self.ready(simt, window)?;
+            ready = self.ready(simt, window)?.0;
             rounds += 1;
         }
-        Ok(Batch::EMPTY)
+        Ok(None)
     }
 
     #[inline(always)]
@@ -363,12 +395,14 @@ impl<R: Receive> Receiver<R> {
             bytes,
             faults,
             marks,
+            opened: Rows::NONE,
         }
     }
 
-    /// Slots from the head on that are ready, up to `window`. The same number in every lane.
+    /// Slots from the head on that are ready, up to `window`: the same number in every lane. And
+    /// the words by which the lane's own ones said so.
     #[inline(always)]
-    fn ready<S: Simt>(&mut self, simt: &S, window: u32) -> Result<u32, Cause> {
+    fn ready<S: Simt>(&mut self, simt: &S, window: u32) -> Result<(u32, Rows<u32>), Cause> {
         if R::PHASED {
             return Ok(self.ready_by_phase(simt, window));
         }
@@ -377,7 +411,7 @@ impl<R: Receive> Receiver<R> {
             self.look(simt)?;
             there = self.produced.wrapping_sub(self.head);
         }
-        Ok(there.min(u64::from(window)) as u32)
+        Ok((there.min(u64::from(window)) as u32, Rows::default()))
     }
 
     /// Looks at the producer's index: one lane for all, one load for a batch.
@@ -404,15 +438,19 @@ impl<R: Receive> Receiver<R> {
 
     /// Each lane looks at the phase of a slot of its own; what counts is the prefix without a gap.
     #[inline(always)]
-    fn ready_by_phase<S: Simt>(&self, simt: &S, window: u32) -> u32 {
+    fn ready_by_phase<S: Simt>(&self, simt: &S, window: u32) -> (u32, Rows<u32>) {
         let ring = &self.reader.queue.ring;
         let free = u64::from(self.reader.queue.depth()).wrapping_sub(self.lent());
         let window = window.min(free.min(u64::from(MAX_BATCH)) as u32);
+        let mut words = Rows::default();
         let mut ready = 0;
         while ready < window {
+            // Lanes behind the window look at its last slot, and have no vote.
             let i = ready + simt.lane();
-            let index = self.head.wrapping_add(u64::from(i));
-            let votes = simt.ballot(i < window && ring.owned(index));
+            let index = self.head.wrapping_add(u64::from(i.min(window - 1)));
+            let phase = ring.owned(index);
+            words.put::<S>(ready, phase.word);
+            let votes = simt.ballot(i < window && phase.is_ready);
             let run = votes.trailing_ones();
             ready += run;
             if run < S::WIDTH {
@@ -424,25 +462,48 @@ impl<R: Receive> Receiver<R> {
             ring.observe();
             simt.sync_warp();
         }
-        ready
+        (ready, words)
     }
 
     /// Whether each of the `ready` slots from the head on is a frame of its own that can be read,
-    /// and the bytes of all.
+    /// and the bytes of all. And the lane's own frames.
     #[inline(always)]
-    fn scan<S: Simt>(&self, simt: &S, ready: u32) -> (bool, u32) {
+    fn scan<S: Simt>(&self, simt: &S, ready: u32, words: &Rows<u32>) -> (bool, u32, Rows<Opened>) {
+        let ring = &self.reader.queue.ring;
+        let mut opened = Rows::NONE;
         let mut plain = true;
         let mut bytes = 0u32;
-        let mut i = simt.lane();
-        while i < ready {
-            let index = self.head.wrapping_add(u64::from(i));
-            let segment = self.reader.queue.ring.segment(index, 0);
-            plain &= !segment.fault() && !segment.more();
-            bytes = bytes.wrapping_add(segment.length);
+        let mut base = 0;
+        while base < ready {
+            // A lane without a slot of its own looks at the last one, and counts nothing: so no
+            // lane parts from the others.
+            let i = base + simt.lane();
+            let index = self.head.wrapping_add(u64::from(i.min(ready - 1)));
+            let segment = match R::PHASED && Rows::are_kept::<S>() {
+                true => ring.first_segment(index, words.at(base)),
+                false => ring.segment(index, 0),
+            };
+            opened.put::<S>(base, Opened::plain(&segment, i < ready));
+            plain &= i >= ready || !(segment.fault() || segment.more());
+            bytes = bytes.wrapping_add(if i < ready { segment.length } else { 0 });
             self.reader.queue.piece(&segment).prefetch();
-            i += S::WIDTH;
+            base += S::WIDTH;
         }
-        (simt.all(plain), simt.sum(bytes))
+        (simt.all(plain), simt.sum(bytes), opened)
+    }
+
+    /// The lane's own frames of a batch, whatever they are made of.
+    #[inline(always)]
+    fn open<S: Simt>(&self, simt: &S, batch: &Batch) -> Rows<Opened> {
+        let mut opened = Rows::NONE;
+        let mut base = 0;
+        while Rows::are_kept::<S>() && base < batch.slots {
+            if let Some(frame) = self.reader.frame(batch, base + simt.lane()) {
+                opened.put::<S>(base, frame.opened());
+            }
+            base += S::WIDTH;
+        }
+        opened
     }
 
     /// What the descriptors of the `ready` slots from the head on say.
@@ -503,6 +564,9 @@ impl<R: Receive> Receiver<R> {
 
     #[inline(always)]
     fn refill<S: Simt>(&self, simt: &S, first: u64, slots: u32) {
+        if !R::REFILLS {
+            return;
+        }
         let mut i = simt.lane();
         while i < slots {
             self.reader

@@ -34,4 +34,4 @@ pub use device_memory::{Denied, DeviceMemory, Grant, KeyTable, Place};
 pub use frame::{Buffer, Meta, MetaFlags, Post, PostFlags, Segment, SegmentFlags};
 pub use provenance::{Counter, Provenance, Trigger};
 pub use region::{Location, Region};
-pub use verbs::{Completion, Receive, Transmit};
+pub use verbs::{Completion, Phase, Receive, Transmit};

@@ -100,15 +100,62 @@ plain_access!(
     AtomicU64
 );
 
-/// Loads 16 aligned bytes. May tear against a concurrent writer: only for bytes whose turn it is
-/// ours.
+/// Loads 16 aligned bytes, by one access or not at all. May tear against a concurrent writer: only
+/// for bytes whose turn it is ours.
 ///
 /// # Safety
 /// The queue's promise, and no other agent writes the bytes until the lease or slot ends.
 #[inline(always)]
 pub unsafe fn load_quad(address: DeviceAddress) -> Quad {
-    // SAFETY: live, 16-byte aligned and unshared for now, by the caller's promise.
-    unsafe { core::ptr::read(address.value() as *const Quad) }
+    #[cfg(target_arch = "nvptx64")]
+    {
+        // A plain load would be split into one for each word that is used.
+        let (a, b, c, d): (u32, u32, u32, u32);
+        // SAFETY: live, 16-byte aligned memory by the caller's promise; the instruction changes
+        // nothing.
+        unsafe {
+            core::arch::asm!(
+                "ld.v4.b32 {{{a}, {b}, {c}, {d}}}, [{address}];",
+                a = out(reg32) a, b = out(reg32) b, c = out(reg32) c, d = out(reg32) d,
+                address = in(reg64) address.value(),
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        Quad([a, b, c, d])
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        // SAFETY: live, 16-byte aligned and unshared for now, by the caller's promise.
+        unsafe { core::ptr::read(address.value() as *const Quad) }
+    }
+}
+
+/// [`load_quad`], as two numbers of 64 bits.
+///
+/// # Safety
+/// As [`load_quad`].
+#[inline(always)]
+pub unsafe fn load_pair(address: DeviceAddress) -> [u64; 2] {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let (low, high): (u64, u64);
+        // SAFETY: as in `load_quad`.
+        unsafe {
+            core::arch::asm!(
+                "ld.v2.b64 {{{low}, {high}}}, [{address}];",
+                low = out(reg64) low, high = out(reg64) high, address = in(reg64) address.value(),
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        [low, high]
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        // SAFETY: passed on.
+        let Quad([a, b, c, d]) = unsafe { load_quad(address) };
+        let pair = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+        [pair(a, b), pair(c, d)]
+    }
 }
 
 /// Stores 16 aligned bytes.

@@ -35,6 +35,8 @@ pub trait Receive: Copy {
     /// Whether each entry says by a phase that it is ready (`owned`), or one index does
     /// (`produced`).
     const PHASED: bool;
+    /// Whether `refill` does anything.
+    const REFILLS: bool = true;
     /// Whether a frame's pieces lie in one slot (as parts) or in consecutive slots.
     const SCATTER: bool;
 
@@ -62,7 +64,7 @@ pub trait Receive: Copy {
     fn produced(&self, near: u64) -> u64;
 
     /// If `PHASED`: whether slot `index` is ready. A relaxed look; `observe` orders what follows.
-    fn owned(&self, index: u64) -> bool;
+    fn owned(&self, index: u64) -> Phase;
 
     /// After `owned` said yes: what the producer wrote before is read after this.
     fn observe(&self);
@@ -70,6 +72,14 @@ pub trait Receive: Copy {
     /// Piece `part` of slot `index` (`part` is 0 unless `SCATTER`). Bounds were checked: a piece
     /// outside the queue's memory comes back with `FAULT`.
     fn segment(&self, index: u64, part: u32) -> Segment;
+
+    /// If `PHASED`: piece 0 of slot `index`, whose `owned` gave `word`: what it says is not loaded
+    /// again.
+    #[inline(always)]
+    fn first_segment(&self, index: u64, word: u32) -> Segment {
+        let _ = word;
+        self.segment(index, 0)
+    }
 
     /// What the NIC found out about the frame that starts in slot `index`.
     fn meta(&self, index: u64) -> Meta;
@@ -87,6 +97,15 @@ pub trait Receive: Copy {
     /// Hands slots back up to `upto`, exclusive. *One lane*, after the warp has met behind
     /// `refill`.
     fn release(&self, upto: u64) -> Trigger;
+}
+
+/// What a look at a slot's phase gave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Phase {
+    /// Whether the slot is ready.
+    pub is_ready: bool,
+    /// The word that says so, as it lies in memory.
+    pub word: u32,
 }
 
 /// The driver half of a transmit queue.

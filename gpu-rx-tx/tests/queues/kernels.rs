@@ -48,6 +48,13 @@ pub(crate) struct Port<R, T> {
     pub(crate) work: Work,
 }
 
+/// A frame in figures.
+fn words(frame: Frame<'_>) -> (u64, u32, u32, u64, u32) {
+    let (first, slots, length) = (frame.first(), frame.slots(), frame.length());
+    let address = frame.head().address().value();
+    (first, slots, length, address, frame.available())
+}
+
 /// Passes on what is not dropped, as much as there are credits for.
 pub(crate) fn forward<S: Simt, R: Receive, T: Transmit>(
     simt: &S,
@@ -62,6 +69,9 @@ pub(crate) fn forward<S: Simt, R: Receive, T: Transmit>(
         let mut base = 0;
         while base < batch.slots() {
             let frame = rx.frame(&batch, base + simt.lane());
+            // Found when the batch was taken, or now: it is the same.
+            let own = rx.lane_frame(simt, &batch, base);
+            assert_eq!(own.map(words), frame.map(words));
             let wanted = frame.filter(|frame| !is_dropped(frame, work.salt));
             let parts = wanted.map_or(0, |frame| tx.parts_for(rx.reader(), &frame));
             let claim = tx.claim(simt, parts);

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use warpwire_gpu::executor::Backend;
 use warpwire_ring::{
-    Cause, DeviceAddress, Format, Meta, QueueBlock, Receive, Segment, Transmit, Trigger,
+    Cause, DeviceAddress, Format, Meta, Phase, QueueBlock, Receive, Segment, Transmit, Trigger,
 };
 
 use crate::kernels::{Kernel, Port, row};
@@ -30,6 +30,7 @@ struct Live<R>(R);
 impl<R: Receive> Receive for Live<R> {
     const FORMAT: Format = R::FORMAT;
     const PHASED: bool = R::PHASED;
+    const REFILLS: bool = R::REFILLS;
     const SCATTER: bool = R::SCATTER;
 
     unsafe fn attach(block: &QueueBlock) -> Result<Self, Cause> {
@@ -42,9 +43,13 @@ impl<R: Receive> Receive for Live<R> {
         self.0.produced(near)
     }
 
-    fn owned(&self, index: u64) -> bool {
+    fn owned(&self, index: u64) -> Phase {
         arrive();
         self.0.owned(index)
+    }
+
+    fn first_segment(&self, index: u64, word: u32) -> Segment {
+        self.0.first_segment(index, word)
     }
 
     fn depth(&self) -> u32 {

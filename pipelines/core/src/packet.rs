@@ -4,6 +4,7 @@ use warpwire_device::{Frame, Piece, Reader};
 use warpwire_protocols::DropReason;
 use warpwire_protocols::parse::{
     Dropped, Extent, Fast, HEADER_BYTES, Headers, Kind, Tail, Window, parse_fast_with, parse_slow,
+    reaches_last_quarter,
 };
 use warpwire_ring::memory::Quad;
 use warpwire_ring::{memif, mlx5, xdp};
@@ -253,7 +254,7 @@ pub(crate) fn parse_head(head: Piece<'_>, length: u32) -> Fast {
         available: head.length(),
     };
     let tail = || head.quad(4).map(|Quad(words)| Tail(words));
-    match head.window() {
+    match head.window_with(reaches_last_quarter) {
         Some(words) => parse_fast_with(&Window(words), extent, tail),
         None => Fast::Slow,
     }

@@ -50,6 +50,15 @@ pub fn parse_fast_with(
     }
 }
 
+/// Whether [`parse_fast_with`] looks at bytes 48 to 63 of a frame that starts with these words, as
+/// in [`Window`]: IPv6, and UDP to the port of RoCEv2. Who loads them only then passes zeros else.
+#[inline(always)]
+pub const fn reaches_last_quarter(start: &[u32; 12]) -> bool {
+    let is_ipv6 = start[3] & 0xffff == IPV6 & 0xffff;
+    // Bytes 36 and 37, of IPv4 without options.
+    is_ipv6 || (start[9] as u16).swap_bytes() == bth::UDP_PORT
+}
+
 #[inline(always)]
 fn ipv4(window: &Window, extent: Extent) -> Fast {
     let end = L3 + u32::from(window.ipv4_total_length());

@@ -17,7 +17,7 @@ mod roce;
 mod slow;
 mod window;
 
-pub use fast::{Fast, parse_fast, parse_fast_with};
+pub use fast::{Fast, parse_fast, parse_fast_with, reaches_last_quarter};
 pub use headers::{Dropped, Extent, Fragment, Headers, Kind};
 pub use roce::RoceLayout;
 pub use slow::{HEADER_BYTES, MAX_TAGS, parse_slow};

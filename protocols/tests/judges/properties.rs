@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use warpwire_protocols::checksum::{Arithmetic, Fill, Sum, icrc, transport_state};
 use warpwire_protocols::parse::{
     Extent, Fast, Fragment, Headers, Kind, RoceLayout, Tail, Window, parse_bytes, parse_fast_with,
-    parse_slow,
+    parse_slow, reaches_last_quarter,
 };
 use warpwire_protocols::wire::ipv6_extension::Extensions;
 use warpwire_protocols::wire::{
@@ -136,6 +136,16 @@ fn paths_agree(frame: &[u8], extent: Extent) -> Result<(), TestCaseError> {
     let window = Window::from_bytes(frame);
     let tail = || Some(Tail::from_bytes(frame));
     let fast = parse_fast_with(&window, extent, tail);
+    let Window([start @ .., _, _, _, _]) = window;
+    if !reaches_last_quarter(&start) {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = start;
+        let cut = Window([a, b, c, d, e, f, g, h, i, j, k, l, 0, 0, 0, 0]);
+        prop_assert_eq!(
+            parse_fast_with(&cut, extent, tail),
+            fast,
+            "bytes from 48 on were read"
+        );
+    }
     let slow = parse_slow(at_hand, extent.length);
     match fast {
         Fast::Parsed(headers) => prop_assert_eq!(slow, Ok(headers)),

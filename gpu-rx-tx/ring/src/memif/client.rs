@@ -13,7 +13,7 @@ use crate::memif::ring::{Ring, widen};
 use crate::memory;
 use crate::provenance::Trigger;
 use crate::region::{Location, Region};
-use crate::verbs::{Completion, Receive, Transmit};
+use crate::verbs::{Completion, Phase, Receive, Transmit};
 
 /// Receives from a ring server → client: every slot holds an empty buffer of ours until the server
 /// filled it.
@@ -59,8 +59,8 @@ impl Receive for ClientRx {
     }
 
     #[inline(always)]
-    fn owned(&self, _index: u64) -> bool {
-        false
+    fn owned(&self, _index: u64) -> Phase {
+        Phase::default()
     }
 
     #[inline(always)]

@@ -14,7 +14,7 @@ use crate::memif::ring::{Ring, widen};
 use crate::memory;
 use crate::provenance::Trigger;
 use crate::region::{Location, Region};
-use crate::verbs::{Completion, Receive, Transmit};
+use crate::verbs::{Completion, Phase, Receive, Transmit};
 
 /// Receives from a ring client → server.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,7 @@ pub struct ServerTx {
 impl Receive for ServerRx {
     const FORMAT: Format = Format::Memif;
     const PHASED: bool = false;
+    const REFILLS: bool = false;
     const SCATTER: bool = false;
 
     unsafe fn attach(block: &QueueBlock) -> Result<Self, Cause> {
@@ -65,8 +66,8 @@ impl Receive for ServerRx {
     }
 
     #[inline(always)]
-    fn owned(&self, _index: u64) -> bool {
-        false
+    fn owned(&self, _index: u64) -> Phase {
+        Phase::default()
     }
 
     #[inline(always)]

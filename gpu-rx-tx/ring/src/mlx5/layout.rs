@@ -576,6 +576,15 @@ pub const fn is_owned(last_word: u32, index: u64, log_depth: u32) -> bool {
     op_own >> 4 != CqeOpcode::INVALID.0 && op_own & 1 == owner(index, log_depth)
 }
 
+/// Whether the last word of a completion, as it lies in memory, says that a frame came into receive
+/// slot `index`.
+#[inline(always)]
+pub const fn is_response_to(last_word: u32, index: u64) -> bool {
+    let word = u32::from_be(last_word);
+    let opcode = word as u8 >> 4;
+    opcode == CqeOpcode::RESPONSE_SEND.0 && word >> 16 == index as u16 as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -597,6 +606,25 @@ mod tests {
         ];
         assert_eq!(bytes, want);
         assert_eq!(ControlSegment::from_quad(control.to_quad()), control);
+    }
+
+    #[test]
+    fn the_last_word_tells_owner_and_slot() {
+        // Counter, signature, opcode and owner, as they lie in memory.
+        let word = |counter: u16, op_own: u8| {
+            let [high, low] = counter.to_be_bytes();
+            u32::from_ne_bytes([high, low, 0x5a, op_own])
+        };
+        let send = CqeOpcode::RESPONSE_SEND.0 << 4;
+        let error = CqeOpcode::RESPONSE_ERROR.0 << 4;
+        assert!(is_owned(word(9, send), 9, 4) && is_owned(word(9, error), 9, 4));
+        assert!(!is_owned(word(9, send | 1), 9, 4), "another lap");
+        assert!(is_owned(word(9, send | 1), 9 + 16, 4));
+        assert!(!is_owned(word(9, NEVER_WRITTEN), 9 + 16, 4));
+        let index = 0x0001_0002_0003;
+        assert!(is_response_to(word(3, send | 1), index));
+        assert!(!is_response_to(word(4, send), index), "another slot");
+        assert!(!is_response_to(word(3, error), index), "no frame");
     }
 
     #[test]

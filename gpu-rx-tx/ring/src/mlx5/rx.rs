@@ -6,7 +6,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::layout::{self, Cqe, CqeOpcode, DataSegment};
+use super::layout::{self, Cqe, CqeOpcode};
 use super::tx::Window;
 use crate::address::DeviceAddress;
 use crate::barrier::{self, Scope};
@@ -15,7 +15,7 @@ use crate::cause::Cause;
 use crate::frame::{Meta, MetaFlags, Segment, SegmentFlags};
 use crate::memory;
 use crate::provenance::Trigger;
-use crate::verbs::Receive;
+use crate::verbs::{Phase, Receive};
 
 /// What the timestamp of a completion counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -125,55 +125,71 @@ impl Rx {
         zerocopy::transmute!(quads)
     }
 
+    /// Where data segment `part` of a slot points to, and how many bytes it has; `part` is below
+    /// `segments`, so below the stride.
     #[inline(always)]
-    fn data(&self, index: u64, part: u32) -> DataSegment {
-        // SAFETY: the queue's promise; `part` is below `segments`, so below the stride.
-        let quad = unsafe { memory::load_quad(self.data_address(index, part)) };
-        DataSegment::from_quad(quad)
+    fn data(&self, index: u64, part: u32) -> (DeviceAddress, u32) {
+        // SAFETY: the queue's promise: a data segment, which the NIC leaves alone until the slot is
+        // released.
+        let [count_and_key, address] = unsafe { memory::load_pair(self.data_address(index, part)) };
+        let byte_count = u32::from_be(count_and_key as u32);
+        (DeviceAddress::new(u64::from_be(address)), byte_count)
     }
 
+    /// The last word of a completion: counter, signature, opcode and owner.
     #[inline(always)]
-    fn readable(&self, index: u64, cqe: &Cqe) -> bool {
-        cqe.opcode() == CqeOpcode::RESPONSE_SEND
-            && cqe.wqe_counter.get() == index as u16
-            && cqe.byte_cnt.get() <= self.slot_bytes
+    fn last_word(&self, index: u64) -> u32 {
+        let address = self.cqe_address(index).offset(layout::CQE_LAST_WORD);
+        // SAFETY: the queue's promise; the index is masked to the completion queue.
+        unsafe { memory::load_u32(address) }
     }
 
-    /// Piece `part` of a frame of `length` bytes in slot `index`.
+    /// [`Receive::segment`], with the completion's last word at hand.
     #[inline(always)]
-    fn piece(&self, index: u64, part: u32, length: u32) -> Option<Segment> {
+    fn segment_by(&self, index: u64, part: u32, last_word: u32) -> Segment {
+        // What is not readable is loaded all the same: the ring has it, and no lane parts from the
+        // others.
+        let [.., length] = self.quad(self.cqe_address(index).offset(BYTE_COUNT_QUAD));
+        let length = u32::from_be(length);
+        let is_frame = layout::is_response_to(last_word, index) & (length <= self.slot_bytes);
+        self.piece(index, part, length, is_frame)
+    }
+
+    /// Piece `part` of a frame of `length` bytes in slot `index`, if there `is_frame`.
+    #[inline(always)]
+    fn piece(&self, index: u64, part: u32, length: u32, is_frame: bool) -> Segment {
         let mut rest = length;
         let mut at = 0;
         while at < part && at < self.body.segments {
-            rest = rest.saturating_sub(self.data(index, at).byte_count.get());
+            rest = rest.saturating_sub(self.data(index, at).1);
             at += 1;
         }
-        if at >= self.body.segments {
-            return None;
-        }
-        let data = self.data(index, at);
-        let (address, room) = (DeviceAddress::new(data.addr.get()), data.byte_count.get());
+        // A slot has a first segment; one behind the last stands for it, and is none.
+        let is_there = at < self.body.segments;
+        let (address, room) = self.data(index, if is_there { at } else { 0 });
         let here = rest.min(room);
-        if here == 0 || !self.body.window.contains(address, here) {
-            return None;
+        let is_inside = self.body.window.contains(address, here);
+        if !(is_frame & is_there & (here != 0) & is_inside) {
+            return FAULT;
         }
         let flags = if rest > room {
             SegmentFlags::MORE
         } else {
             SegmentFlags::empty()
         };
-        Some(Segment {
+        Segment {
             address,
             length: here,
             flags,
             room,
-        })
+        }
     }
 }
 
 impl Receive for Rx {
     const FORMAT: Format = Format::Mlx5;
     const PHASED: bool = true;
+    const REFILLS: bool = false;
     const SCATTER: bool = true;
 
     unsafe fn attach(block: &QueueBlock) -> Result<Self, Cause> {
@@ -209,11 +225,10 @@ impl Receive for Rx {
     }
 
     #[inline(always)]
-    fn owned(&self, index: u64) -> bool {
-        let address = self.cqe_address(index).offset(layout::CQE_LAST_WORD);
-        // SAFETY: the queue's promise; the index is masked to the completion queue.
-        let word = unsafe { memory::load_u32(address) };
-        layout::is_owned(word, index, self.log_depth)
+    fn owned(&self, index: u64) -> Phase {
+        let word = self.last_word(index);
+        let is_ready = layout::is_owned(word, index, self.log_depth);
+        Phase { is_ready, word }
     }
 
     #[inline(always)]
@@ -224,18 +239,12 @@ impl Receive for Rx {
 
     #[inline(always)]
     fn segment(&self, index: u64, part: u32) -> Segment {
-        let cqe = self.completion(index);
-        let piece = if self.readable(index, &cqe) {
-            self.piece(index, part, cqe.byte_cnt.get())
-        } else {
-            None
-        };
-        piece.unwrap_or(Segment {
-            address: DeviceAddress::NULL,
-            length: 0,
-            flags: SegmentFlags::FAULT,
-            room: 0,
-        })
+        self.segment_by(index, part, self.last_word(index))
+    }
+
+    #[inline(always)]
+    fn first_segment(&self, index: u64, word: u32) -> Segment {
+        self.segment_by(index, 0, word)
     }
 
     #[inline(always)]
@@ -316,3 +325,13 @@ impl Receive for Rx {
         Trigger::PolledIndex
     }
 }
+
+const FAULT: Segment = Segment {
+    address: DeviceAddress::NULL,
+    length: 0,
+    flags: SegmentFlags::FAULT,
+    room: 0,
+};
+
+/// Offset of the quad of a completion that ends with the frame's length.
+const BYTE_COUNT_QUAD: u64 = core::mem::offset_of!(Cqe, byte_cnt) as u64 - 12;

@@ -316,7 +316,7 @@ impl Receiving {
 
     /// The driver reads the frame in slot `index`.
     fn take(&self, index: u64) -> Result<Vec<u8>, Cause> {
-        assert!(self.rx.owned(index), "slot {index} is not there");
+        assert!(self.rx.owned(index).is_ready, "slot {index} is not there");
         self.rx.observe();
         let (mut frame, mut part) = (Vec::new(), 0);
         loop {
@@ -429,7 +429,7 @@ fn receive_run(seed: u64, start: u64) {
                 }
             }
             1 => {
-                let there = receiving.rx.owned(head);
+                let there = receiving.rx.owned(head).is_ready;
                 assert_eq!(there, !expected.is_empty(), "{context}");
                 if let Some(frame) = expected.pop_front() {
                     assert_eq!(receiving.take(head), Ok(frame), "{context}");
@@ -447,7 +447,10 @@ fn receive_run(seed: u64, start: u64) {
 #[test]
 fn receive_queue_is_full_at_its_depth() {
     let mut receiving = Receiving::new(4, 1, 0);
-    assert!(!receiving.rx.owned(0), "fresh memory is no completion");
+    assert!(
+        !receiving.rx.owned(0).is_ready,
+        "fresh memory is no completion"
+    );
     for byte in 0..4 {
         assert!(receiving.deliver(&[byte; 60]));
     }
@@ -456,7 +459,7 @@ fn receive_queue_is_full_at_its_depth() {
         assert_eq!(receiving.take(index), Ok(vec![byte; 60]));
     }
     assert!(
-        !receiving.rx.owned(4),
+        !receiving.rx.owned(4).is_ready,
         "the old lap's completion is no news"
     );
     receiving.rx.release(1);

@@ -13,7 +13,7 @@ use crate::frame::{Meta, Segment, SegmentFlags};
 use crate::memory::{load_acquire_u32, load_u32, load_u64};
 use crate::memory::{store_release_u32, store_release_u64, store_u64};
 use crate::provenance::Trigger;
-use crate::verbs::Receive;
+use crate::verbs::{Phase, Receive};
 
 /// The receive queue of an AF_XDP socket. A frame's pieces lie in consecutive slots.
 #[derive(Clone, Copy, Debug)]
@@ -70,8 +70,8 @@ impl Receive for RxQueue {
     }
 
     #[inline(always)]
-    fn owned(&self, _index: u64) -> bool {
-        false
+    fn owned(&self, _index: u64) -> Phase {
+        Phase::default()
     }
 
     #[inline(always)]

@@ -89,8 +89,9 @@ impl<'a, F: RingFormat> Input<'a, F> {
             return false;
         }
         let counters = self.counters;
-        let batch = match self.receiver.peek(simt, MAX_BATCH) {
-            Ok(batch) => batch,
+        let batch = match self.receiver.arrived(simt, MAX_BATCH) {
+            Ok(Some(batch)) => batch,
+            Ok(None) => return false,
             Err(cause) => {
                 self.is_dead = true;
                 if simt.is_leader() {
@@ -99,9 +100,6 @@ impl<'a, F: RingFormat> Input<'a, F> {
                 return false;
             }
         };
-        if batch.is_empty() {
-            return false;
-        }
         let reader = *self.receiver.reader();
         let running = Running {
             tables: self.tables,
@@ -113,7 +111,7 @@ impl<'a, F: RingFormat> Input<'a, F> {
         let mut row = 0;
         while row < batch.slots() {
             let place = row + simt.lane();
-            let frame = reader.frame(&batch, place);
+            let frame = reader.lane_frame(simt, &batch, row);
             let mut packet = frame.map(|frame| {
                 let rest = F::rest(&reader, frame);
                 let sequence = batch.first().wrapping_add(u64::from(place));

@@ -109,21 +109,24 @@ impl<F: RingFormat> Kernel for ReceiveCount<F> {
         let mut receiver = unsafe { Receiver::<F::Receive>::attach(&port.receive) }?;
         let most = batch_size(parameters);
         while course.goes_on(simt) {
-            let batch = receiver.peek(simt, most)?;
-            let found = !batch.is_empty();
+            let Some(batch) = receiver.arrived(simt, most)? else {
+                Tally::default().turn_received(simt, counters, 0);
+                rest(simt, false);
+                continue;
+            };
             let mut tally = Tally::default();
-            let mut i = simt.lane();
-            while i < batch.slots() {
-                if let Some(frame) = receiver.frame(&batch, i) {
+            let mut row = 0;
+            while row < batch.slots() {
+                if let Some(frame) = receiver.lane_frame(simt, &batch, row) {
                     let kind = kind_of::<F>(port, &frame);
                     tally.parsed(simt, counters, kind);
                 }
-                i += S::WIDTH;
+                row += S::WIDTH;
             }
             let frames = batch.frames();
             receiver.release(simt, batch);
-            tally.turn(simt, counters, frames);
-            rest(simt, found);
+            tally.turn_received(simt, counters, frames);
+            rest(simt, true);
         }
         receiver.save(simt);
         Ok(())
@@ -142,12 +145,11 @@ impl<F: RingFormat> Kernel for MacSwap<F> {
         let mut sender = unsafe { Sender::<F::Transmit>::attach(&port.transmit) }?;
         let most = batch_size(parameters);
         while course.goes_on(simt) {
-            let batch = receiver.peek(simt, most)?;
-            if batch.is_empty() {
+            let Some(batch) = receiver.arrived(simt, most)? else {
                 Tally::default().turn(simt, counters, 0);
                 rest(simt, false);
                 continue;
-            }
+            };
             let want = batch.slots().min(sender.depth());
             let free = sender.credits(simt, want)?;
             sender.reserve(simt, free)?;
@@ -155,7 +157,7 @@ impl<F: RingFormat> Kernel for MacSwap<F> {
             let mut tally = Tally::default();
             let mut row = 0;
             while row < batch.slots() {
-                let frame = receiver.frame(&batch, row + simt.lane());
+                let frame = receiver.lane_frame(simt, &batch, row);
                 row += S::WIDTH;
                 let reader = receiver.reader();
                 let parts = frame.map_or(0, |frame| sender.parts_for(reader, &frame));
@@ -202,11 +204,20 @@ impl Tally {
         add(simt, counters, KINDS + (kind & !FAULT), 1);
     }
 
-    /// *Collective.* Writes the turn to memory; `frames` were received.
+    /// *Collective.* Writes the turn of a kernel that sends to memory; `frames` were received.
     #[inline(always)]
     fn turn<S: Simt>(&self, simt: &S, counters: SharedCounters, frames: u32) {
-        let malformed = simt.sum(self.malformed);
         let not_sent = simt.sum(self.not_sent);
+        if not_sent > 0 && simt.is_leader() {
+            add(simt, counters, NOT_SENT, u64::from(not_sent));
+        }
+        self.turn_received(simt, counters, frames);
+    }
+
+    /// *Collective.* Writes the turn to memory; `frames` were received.
+    #[inline(always)]
+    fn turn_received<S: Simt>(&self, simt: &S, counters: SharedCounters, frames: u32) {
+        let malformed = simt.sum(self.malformed);
         if !simt.is_leader() {
             return;
         }
@@ -218,9 +229,6 @@ impl Tally {
         add(simt, counters, RECEIVED, u64::from(frames));
         if malformed > 0 {
             add(simt, counters, MALFORMED, u64::from(malformed));
-        }
-        if not_sent > 0 {
-            add(simt, counters, NOT_SENT, u64::from(not_sent));
         }
     }
 }
