@@ -46,6 +46,13 @@ impl Regions for World {
             .find(|region| region.key >> 8 == key >> 8)
             .copied()
     }
+
+    fn remove(&mut self, key: u32) {
+        let before = self.regions.len();
+        self.regions
+            .retain(|region| region.key != key || region.may_invalidate == 0);
+        assert!(self.regions.len() < before, "a key that may be taken away");
+    }
 }
 
 impl Receives for World {

@@ -47,6 +47,20 @@ impl Regions for RegionTable {
         let after = unsafe { memory::load_u32(key_at) };
         (after == key && region.key == key).then_some(region)
     }
+
+    /// The host gives the place a new key only after rounds of the engine behind the one in which
+    /// it took the old key away itself: nothing newer is overwritten here.
+    fn remove(&mut self, key: u32) {
+        let place = key >> 8;
+        if place >= self.count {
+            return;
+        }
+        let offset = u64::from(place) * size_of::<Region>() as u64;
+        let at = self.first.offset(offset);
+        let key_at = at.offset(core::mem::offset_of!(Region, key) as u64);
+        // SAFETY: within the table, which is live by the engine's promise.
+        unsafe { memory::store_release_u32(key_at, 0) };
+    }
 }
 
 /// Everything but the queue pair itself.
@@ -189,6 +203,10 @@ impl Requests for Around<'_> {
 impl Regions for Around<'_> {
     fn region(&self, key: u32) -> Option<Region> {
         self.regions.region(key)
+    }
+
+    fn remove(&mut self, key: u32) {
+        self.regions.remove(key);
     }
 }
 

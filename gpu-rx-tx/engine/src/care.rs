@@ -55,7 +55,7 @@ pub(crate) fn has_to_flush(block: &PairBlock) -> bool {
         let head = unsafe { receives.queue.head(receives.head) };
         receives.queue.number == block.number && receives.next != head
     };
-    block.told != head || receives
+    block.told != head || receives || block.pair.held_receive().is_some()
 }
 
 /// The leader's part: obeys the host, looks at the clock, and flushes what failed.

@@ -12,6 +12,7 @@ use warpwire_protocols::checksum::Engine as Sum;
 use warpwire_protocols::rdma::{
     Delivery, Fetched, Landing, Note, QueuePair, ROUTE_HEADER_BYTES, Received, Service, State,
 };
+use warpwire_protocols::wire::opcode::Opcode;
 use warpwire_ring::mlx5::serve::{Bytes, Walk};
 use warpwire_ring::{Cause, DeviceAddress, Location, Receive, Region, Transmit, memory};
 
@@ -240,7 +241,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
             return nothing;
         }
         // A packet that would complete a receive waits for room to say so: the peer repeats it.
-        if packet.opcode.ends_message() && !packet.opcode.is_response() && !tell::has_room(block) {
+        if completes_receive(packet.opcode) && !tell::has_room(block) {
             self.counts.note(simt, Note::NoReceive);
             return nothing;
         }
@@ -403,6 +404,12 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
         let flushes = block.pair.state() == State::Error;
         mail || timer || (flushes && has_to_flush(block))
     }
+}
+
+/// Whether a packet with such an opcode completes a receive.
+const fn completes_receive(opcode: Opcode) -> bool {
+    // Ends of sends, with and without immediate or key, and of writes with immediate.
+    matches!(opcode.operation(), 0x02..=0x05 | 0x09 | 0x0b | 0x16 | 0x17)
 }
 
 /// Why a packet is not a queue pair's, if it is not.

@@ -98,13 +98,21 @@ pub(crate) fn has_room(block: &PairBlock) -> bool {
     })
 }
 
-/// Tells that receives of a queue pair that failed come back, as far as there is room. Receives
-/// that others share stay.
+/// Tells that receives of a queue pair that failed come back, as far as there is room: the one that
+/// it had taken, and those of its own queue. Receives that others share stay.
 #[inline(never)]
 pub(crate) fn flush_receives(block: &mut PairBlock) {
     let at = block.receives.value() as *mut ReceiveBlock;
     if block.pair.state() != State::Error || at.is_null() {
         return;
+    }
+    if let Some(held) = block.pair.held_receive() {
+        let mut cqe = error(CqeOpcode::RESPONSE_ERROR, held.index, Status::Flushed);
+        cqe.s_wqe_opcode_qpn = origin(Opcode::NOP, block.number);
+        if !write(block.receive_completions, cqe.as_cqe()) {
+            return;
+        }
+        block.pair.give_receive_back();
     }
     // SAFETY: a receive block by the engine's promise, driven by this block alone.
     let receives = unsafe { &mut *at };

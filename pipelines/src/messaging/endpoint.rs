@@ -229,9 +229,15 @@ impl Endpoint {
         if place == 0 || place >= self.config.regions as usize {
             return Err(missing());
         }
+        if !self.is_registered(region) {
+            return Err(missing());
+        }
         let word = self.region_key(place)?;
         let taken = word.compare_exchange(region.key, 0, Ordering::AcqRel, Ordering::Relaxed);
-        taken.map_err(|_| missing())?;
+        // No key: a peer took it away, and the place is still ours.
+        taken
+            .or_else(|found| if found == 0 { Ok(0) } else { Err(missing()) })
+            .map(drop)?;
         // Two rounds: the one under way may have looked before.
         self.rounds(2, patience)?;
         let mut keys = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -239,6 +245,47 @@ impl Endpoint {
             *slot &= !IN_USE;
         }
         Ok(())
+    }
+
+    /// Whether the host's table still has a registration, with or without a key.
+    fn is_registered(&self, region: &MemoryRegion) -> bool {
+        let keys = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = (region.key >> 8) as usize;
+        keys.get(place).copied() == Some(region.key & 0xff | IN_USE)
+    }
+
+    /// Lets peers take the key of a registration away, by a send that names it; the memory stays
+    /// registered, without a key, until it is released.
+    ///
+    /// # Errors
+    /// [`Error::OutOfReach`] if there is no such registration.
+    pub fn let_peers_invalidate(&self, region: &MemoryRegion) -> Result<(), Error> {
+        if !self.is_registered(region) {
+            return Err(Error::OutOfReach {
+                address: region.address,
+                length: region.length,
+            });
+        }
+        let offset = std::mem::offset_of!(Region, may_invalidate) as u64;
+        let at = self.region_at((region.key >> 8) as usize).offset(offset);
+        let word = self.table.arena.half_word(at)?;
+        word.store(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether a registration has its key: peers may have taken it away.
+    ///
+    /// # Errors
+    /// [`Error::OutOfReach`] if there is no such registration.
+    pub fn has_key(&self, region: &MemoryRegion) -> Result<bool, Error> {
+        if !self.is_registered(region) {
+            return Err(Error::OutOfReach {
+                address: region.address,
+                length: region.length,
+            });
+        }
+        let word = self.region_key((region.key >> 8) as usize)?;
+        Ok(word.load(Ordering::Acquire) == region.key)
     }
 
     /// Waits until the engine has begun so many rounds more.

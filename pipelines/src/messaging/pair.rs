@@ -55,7 +55,7 @@ pub struct Message {
     pub length: u32,
     /// Its immediate.
     pub immediate: Option<u32>,
-    /// A key that the peer wants to be taken away.
+    /// A key of ours that the peer took away.
     pub invalidate: Option<u32>,
     /// Whether the bytes were written to memory that the peer named, not to the receive.
     pub is_write: bool,

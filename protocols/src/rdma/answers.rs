@@ -30,6 +30,9 @@ impl Responder {
                 false => Note::DuplicateGone,
             });
         }
+        if attributes.is_selective() && self.tell_again() {
+            return Taken::note(Note::Duplicate);
+        }
         // An answer that says more is not replaced: it says this as well.
         if !self.has_answer {
             let last = self.expected.wrapping_add(LAST);
@@ -82,7 +85,10 @@ impl Responder {
             }
         }
         if !self.has_answer {
-            return None;
+            return match self.is_over {
+                true => None,
+                false => self.report(),
+            };
         }
         self.has_answer = false;
         let syndrome = Syndrome::new(self.answer)?;

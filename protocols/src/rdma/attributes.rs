@@ -1,5 +1,6 @@
 //! What both ends of a connection agreed on, and the states that a queue pair passes through.
 
+use super::arrived::SELECTIVE_WINDOW;
 use crate::wire::aeth::RnrTimer;
 use crate::wire::bth::{PKey, Psn, Qpn};
 
@@ -131,7 +132,8 @@ pub struct Attributes {
     pub reads_served: u8,
     /// Partition.
     pub pkey: PKey,
-    /// Packets that may be unacknowledged.
+    /// Packets that may be unacknowledged; at most [`SELECTIVE_WINDOW`] where repetition is
+    /// selective.
     pub window: u16,
     /// What the peer may do at all.
     pub access: Access,
@@ -145,6 +147,9 @@ pub struct Attributes {
     pub domain: u32,
     /// The longest message that the peer takes.
     pub max_message: u32,
+    /// Only what was lost is repeated, and writes are placed as they come. Of reliable connections
+    /// alone, and both ends must have agreed on it: see [`crate::rdma`].
+    pub selective: bool,
 }
 
 impl Default for Attributes {
@@ -167,11 +172,26 @@ impl Default for Attributes {
             qkey: 0,
             domain: 0,
             max_message: MAX_MESSAGE,
+            selective: false,
         }
     }
 }
 
 impl Attributes {
+    /// Whether only what was lost is repeated.
+    pub const fn is_selective(&self) -> bool {
+        self.selective && matches!(self.service, Service::Rc)
+    }
+
+    /// Packets that may be unacknowledged, whatever the window says.
+    pub const fn most_under_way(&self) -> u32 {
+        let window = self.window as u32;
+        match self.is_selective() && window > SELECTIVE_WINDOW {
+            true => SELECTIVE_WINDOW,
+            false => window,
+        }
+    }
+
     /// The time after which an unanswered request is repeated; `None` for never.
     pub const fn timeout_ns(&self) -> Option<u64> {
         match self.timeout & 31 {

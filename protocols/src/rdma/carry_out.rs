@@ -27,9 +27,11 @@ impl Responder {
             0x06..=0x0b => Message::Write,
             _ => Message::None,
         };
+        // Where repetition is selective, each packet of a write is whole.
+        let is_apart = attributes.is_selective() && under_way == Message::Write;
         let fits = match packet.opcode.starts_message() {
-            true => self.message == Message::None,
-            false => self.message == under_way,
+            true => self.message == Message::None && (!is_apart || packet.opcode.ends_message()),
+            false => self.message == under_way && !is_apart,
         };
         if !fits {
             return Err((Note::Order, Nak::InvalidRequest));
@@ -55,15 +57,22 @@ impl Responder {
 
     /// A receive for a message: the one that was taken for it, or the next.
     pub(super) fn receive(&mut self, around: &mut impl Receives) -> Result<PostedReceive, Refusal> {
-        if !self.has_receive {
-            let taken = around.take_receive();
-            self.receive = taken.ok_or((Note::NoReceive, Nak::RemoteOperational))?;
-            self.has_receive = true;
+        if self.has_receive {
+            return Ok(PostedReceive {
+                index: self.receive,
+                capacity: self.capacity,
+                may_use: true,
+            });
         }
-        if !self.receive.may_use {
-            return Err((Note::BadReceive, Nak::RemoteOperational));
+        let taken = around.take_receive();
+        let receive = taken.ok_or((Note::NoReceive, Nak::RemoteOperational))?;
+        self.receive = receive.index;
+        self.capacity = receive.capacity;
+        self.has_receive = true;
+        match receive.may_use {
+            true => Ok(receive),
+            false => Err((Note::BadReceive, Nak::RemoteOperational)),
         }
-        Ok(self.receive)
     }
 
     /// The packet is done: the next one is expected, and this one acknowledged if that is wanted.
@@ -78,12 +87,15 @@ impl Responder {
         }
     }
 
-    fn send(
+    fn send<S>(
         &mut self,
         attributes: &Attributes,
         packet: &Incoming,
-        around: &mut impl Receives,
-    ) -> Result<Taken, Refusal> {
+        around: &mut S,
+    ) -> Result<Taken, Refusal>
+    where
+        S: Regions + Receives,
+    {
         let receive = self.receive(around)?;
         let offset = match packet.opcode.starts_message() {
             true => 0,
@@ -94,6 +106,10 @@ impl Responder {
         let Some(end) = end.filter(|end| *end <= receive.capacity) else {
             return Err((Note::TooLong, Nak::InvalidRequest));
         };
+        if packet.opcode.headers().contains(ExtendedHeaders::IETH) {
+            let gone = around.invalidate(packet.extended.immediate, attributes.domain);
+            gone.map_err(|_| (Note::Access, Nak::RemoteAccess))?;
+        }
         self.done = end;
         let ends = packet.opcode.ends_message();
         let received = ends.then(|| self.complete(packet, end, false));
@@ -116,7 +132,7 @@ impl Responder {
         let headers = packet.opcode.headers();
         let word = packet.extended.immediate;
         Received {
-            index: self.receive.index,
+            index: self.receive,
             status: Status::Success,
             length,
             is_write,
@@ -146,7 +162,14 @@ impl Responder {
             false => (self.address, self.key, self.left),
         };
         let length = packet.payload;
-        let fits = if ends { left == length } else { left > length };
+        let has_immediate = packet.opcode.headers().contains(ExtendedHeaders::IMM_DT);
+        // The end of a message whose other packets were writes of their own.
+        let is_end = has_immediate && attributes.is_selective();
+        let fits = match (is_end, ends) {
+            (true, _) => left >= length,
+            (false, true) => left == length,
+            (false, false) => left > length,
+        };
         if !fits || left > MAX_MESSAGE {
             return Err((Note::Length, Nak::InvalidRequest));
         }
@@ -159,15 +182,18 @@ impl Responder {
             access: Access::REMOTE_WRITE,
         };
         check(around, &wanted, address, checked)?;
-        let has_immediate = packet.opcode.headers().contains(ExtendedHeaders::IMM_DT);
         if has_immediate {
             self.receive(around)?;
         }
         let before = if starts { 0 } else { self.done };
-        self.address = address.wrapping_add(u64::from(length));
-        self.key = key;
-        self.left = left - length;
-        self.done = before.wrapping_add(length);
+        let skipped = if is_end { left - length } else { 0 };
+        let address = address.wrapping_add(u64::from(skipped));
+        if !attributes.is_selective() {
+            self.address = address.wrapping_add(u64::from(length));
+            self.key = key;
+            self.left = left - length;
+        }
+        self.done = before.wrapping_add(skipped).wrapping_add(length);
         let received = has_immediate.then(|| self.complete(packet, self.done, true));
         let message = if ends { Message::None } else { Message::Write };
         self.accept(attributes, packet, message);

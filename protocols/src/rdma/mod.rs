@@ -12,6 +12,27 @@
 //! 4. sends what [`QueuePair::poll`] gives, until it gives nothing;
 //! 5. calls [`QueuePair::on_timer`] at [`QueuePair::timeout_ns`].
 //!
+//! # Selective repetition
+//!
+//! Two ends that agree on it ([`Attributes::selective`]) repeat only what was lost, as in
+//! "Revisiting Network Support for RDMA" (Mittal et al., SIGCOMM 2018). All packets keep the forms
+//! of the specification:
+//!
+//! - A write of several packets leaves as writes of one packet each, so that each can be placed
+//!   where it belongs when it comes. The last one of a write with immediate has address and length
+//!   of the whole message, of which its payload is the end.
+//! - A write of more than 8 bytes without immediate is placed when it comes, once, if no more than
+//!   [`SELECTIVE_WINDOW`] packets are under way. Everything else comes in its turn or is taken to
+//!   be lost: sends, immediates, reads, atomics, and writes of 8 bytes or fewer, which are signals.
+//!   What such a packet does is therefore seen after everything that was sent before it. Two longer
+//!   writes to the same bytes have no order unless the first is complete when the second is posted.
+//! - A packet after a gap is answered by the negative acknowledgement of a sequence error. Its
+//!   sequence number is the missing one; its message sequence number tells what came, 16 packets at
+//!   a time.
+//! - The requester repeats what is missing before the last packet that came, once; again when a
+//!   packet overtakes a repetition; and after some times the way to the peer and back it probes
+//!   with the oldest packet, long before the timer of the specification runs out.
+//!
 //! Invariant: a key, its rights and its bounds are checked before memory is named in a
 //! [`Delivery`] or a [`Payload`], each time anew.
 //! Invariant: a completion is told after the bytes that it is about, and an answer is sent after
@@ -19,10 +40,13 @@
 //! Invariant: an atomic is carried out once, however often it arrives.
 
 mod answers;
+mod arrived;
 mod attributes;
 mod carry_out;
 mod datagram;
+mod early;
 mod fetch;
+mod follow;
 mod forms;
 mod packet;
 mod queue_pair;
@@ -33,6 +57,7 @@ mod requester;
 mod responder;
 mod status;
 
+pub use arrived::SELECTIVE_WINDOW;
 pub use attributes::{
     Access, Attributes, MAX_MESSAGE, Mtu, Service, Start, State, longest_message,
 };

@@ -135,9 +135,15 @@ impl QueuePair {
         self.responder.expected()
     }
 
-    /// A receive that was taken and not completed; in [`State::Error`] it is flushed first.
+    /// A receive that was taken and not completed; in [`State::Error`] it is flushed first, and
+    /// then [given back](Self::give_receive_back).
     pub const fn held_receive(&self) -> Option<super::request::PostedReceive> {
         self.responder.held_receive()
+    }
+
+    /// The receive that was taken and not completed was told to be flushed.
+    pub const fn give_receive_back(&mut self) {
+        self.responder.give_receive_back();
     }
 
     /// Whether everything that was begun is answered: a draining queue pair is drained.
@@ -292,7 +298,7 @@ impl QueuePair {
         if !self.state.sends() {
             return None;
         }
-        let timer = self.requester.timeout_ns();
+        let timer = self.requester.timeout_ns(&self.attributes);
         match (timer, self.rate.wait_until_ns(now_ns)) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),

@@ -197,26 +197,25 @@ fn due(at_ns: &mut u64, now_ns: u64, period_ns: u32) -> u64 {
 
 /// Limits how often a sender is told of congestion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[repr(C)]
+#[repr(transparent)]
 pub struct Notifier {
-    /// When the next notification may be sent.
-    at_ns: u64,
-    /// One is to be sent.
-    is_due: bool,
+    /// When the next notification may be sent, in ns, above a bit: one is to be sent.
+    state: u64,
 }
 
 impl Notifier {
     /// A packet came that met congestion.
     pub fn on_mark(&mut self, now_ns: u64) {
-        if now_ns >= self.at_ns {
-            self.is_due = true;
-            self.at_ns = now_ns.saturating_add(NOTIFY_PERIOD_NS);
+        if now_ns >= self.state >> 1 {
+            self.state = now_ns.saturating_add(NOTIFY_PERIOD_NS) << 1 | 1;
         }
     }
 
     /// Whether one is to be sent now; it counts as sent.
     pub fn take(&mut self) -> bool {
-        core::mem::take(&mut self.is_due)
+        let is_due = self.state & 1 != 0;
+        self.state &= !1;
+        is_due
     }
 }
 

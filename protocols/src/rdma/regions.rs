@@ -60,6 +60,24 @@ impl Region {
     }
 }
 
+impl Region {
+    /// Whether a peer of a queue pair of `domain` may take the key away.
+    ///
+    /// # Errors
+    /// Why not.
+    pub const fn check_invalidation(&self, key: u32, domain: u32) -> Result<(), Denial> {
+        if self.key == 0 || self.key != key {
+            Err(Denial::Key)
+        } else if self.domain != domain {
+            Err(Denial::Domain)
+        } else if self.may_invalidate == 0 {
+            Err(Denial::Rights)
+        } else {
+            Ok(())
+        }
+    }
+}
+
 /// What somebody wants of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
@@ -86,6 +104,21 @@ pub trait Regions {
             None => Err(Denial::Key),
         }
     }
+
+    /// Takes a key away, for everybody: whoever names it from now on is refused. Its region stays
+    /// registered, without a key, until its owner releases it.
+    fn remove(&mut self, key: u32);
+
+    /// Takes a key away for a peer of a queue pair of `domain`, if it may.
+    ///
+    /// # Errors
+    /// Why not.
+    fn invalidate(&mut self, key: u32, domain: u32) -> Result<(), Denial> {
+        let region = self.region(key).ok_or(Denial::Key)?;
+        region.check_invalidation(key, domain)?;
+        self.remove(key);
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -97,6 +130,47 @@ mod tests {
     impl Regions for One {
         fn region(&self, key: u32) -> Option<Region> {
             (key >> 8 == self.0.key >> 8).then_some(self.0)
+        }
+
+        fn remove(&mut self, _: u32) {
+            self.0.key = 0;
+        }
+    }
+
+    #[test]
+    fn keys_that_peers_may_take_away() {
+        let good = Region {
+            address: 0x1000,
+            length: 0x100,
+            key: 0x0705,
+            domain: 3,
+            access: Access::ALL,
+            may_invalidate: 1,
+        };
+        let kept = Region {
+            may_invalidate: 0,
+            ..good
+        };
+        let cases = [
+            (good, 0x0705, 3, Ok(())),
+            (good, 0x0704, 3, Err(Denial::Key)),
+            (good, 0x0805, 3, Err(Denial::Key)),
+            (good, 0, 3, Err(Denial::Key)),
+            (good, 0x0705, 4, Err(Denial::Domain)),
+            (kept, 0x0705, 3, Err(Denial::Rights)),
+        ];
+        for (region, key, domain, want) in cases {
+            let mut regions = One(region);
+            assert_eq!(regions.invalidate(key, domain), want, "{key:#x} {domain}");
+            let wanted = Wanted {
+                key: 0x0705,
+                domain: 3,
+                access: Access::REMOTE_READ,
+            };
+            let usable = regions.check(&wanted, 0x1000, 1);
+            assert_eq!(usable.is_ok(), want.is_err(), "{key:#x} {domain}");
+            let again = regions.invalidate(key, domain);
+            assert!(again.is_err(), "once");
         }
     }
 

@@ -38,6 +38,11 @@ impl Operation {
         matches!(self, Self::CompareSwap | Self::FetchAdd)
     }
 
+    /// Whether it writes memory of the peer with bytes of the request.
+    pub const fn is_write(self) -> bool {
+        matches!(self, Self::Write | Self::WriteImmediate)
+    }
+
     /// Whether it carries the bytes of the request to the peer.
     pub const fn carries_payload(self) -> bool {
         !self.is_fetch()

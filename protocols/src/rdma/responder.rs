@@ -6,6 +6,7 @@
 //! atomic with what it found the first time.
 
 use super::attributes::{Attributes, Service};
+use super::early::NOTHING_CAME;
 use super::fetch::Fetch;
 use super::packet::Incoming;
 use super::regions::Regions;
@@ -18,10 +19,13 @@ use crate::wire::bth::Psn;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Responder {
-    /// Of a message under way: its receive.
-    pub(super) receive: PostedReceive,
-    /// Of a write under way: where its next byte goes.
+    /// Of a message under way: the number of its receive.
+    pub(super) receive: u64,
+    /// Of a write under way: where its next byte goes. With selective repetition no write is under
+    /// way; this, the key and the bytes to come are then the packets that came early.
     pub(super) address: u64,
+    /// Of a message under way: bytes that its receive holds.
+    pub(super) capacity: u32,
     /// Of a write under way: its key.
     pub(super) key: u32,
     /// Of a write under way: bytes to come.
@@ -54,6 +58,10 @@ pub struct Responder {
     pub(super) drops: bool,
     /// The answer is the last one: the queue pair fails with it.
     pub(super) is_over: bool,
+    /// Selective: blocks of packets that came early and that the peer was not told of, a bit each.
+    pub(super) untold: u8,
+    /// Selective: the last packet that came after a gap, taken or not, if that was not told.
+    pub(super) came: u8,
 }
 
 /// A message of which more packets are to come.
@@ -121,7 +129,7 @@ pub struct Received {
     pub is_write: bool,
     /// The immediate of the message.
     pub immediate: Option<u32>,
-    /// A key that the peer wants to be taken away.
+    /// A key that the peer took away: nobody can use it any more.
     pub invalidate: Option<u32>,
     /// The completion shall raise an event.
     pub solicited: bool,
@@ -157,8 +165,9 @@ impl Responder {
     /// One that has received nothing.
     pub fn new(expected: Psn) -> Self {
         Self {
-            receive: PostedReceive::default(),
+            receive: 0,
             address: 0,
+            capacity: 0,
             key: 0,
             left: 0,
             done: 0,
@@ -175,6 +184,8 @@ impl Responder {
             is_told: false,
             drops: false,
             is_over: false,
+            untold: 0,
+            came: NOTHING_CAME,
         }
     }
 
@@ -191,16 +202,26 @@ impl Responder {
 
     /// Whether something is to be sent.
     pub const fn has_answer(&self) -> bool {
-        self.has_answer || self.due > 0
+        self.has_answer || self.due > 0 || (self.untold != 0 && !self.is_over)
     }
 
     /// A receive that was taken for a message that never came to its end.
     pub const fn held_receive(&self) -> Option<PostedReceive> {
         if self.has_receive {
-            Some(self.receive)
+            Some(PostedReceive {
+                index: self.receive,
+                capacity: self.capacity,
+                // One that may not be used fails at once.
+                may_use: true,
+            })
         } else {
             None
         }
+    }
+
+    /// Whoever held it for us has it back.
+    pub(super) const fn give_receive_back(&mut self) {
+        self.has_receive = false;
     }
 
     /// Takes a request of a connected service.
@@ -221,6 +242,9 @@ impl Responder {
             return self.on_unreliable(attributes, packet, around);
         }
         let distance = packet.psn.diff(self.expected);
+        if distance > 0 && attributes.is_selective() {
+            return self.on_early(attributes, packet, around);
+        }
         if distance > 0 {
             if !self.is_told {
                 self.is_told = true;
@@ -233,7 +257,12 @@ impl Responder {
         }
         self.is_told = false;
         match self.carry_out(attributes, packet, around) {
-            Ok(taken) => taken,
+            Ok(taken) => {
+                if attributes.is_selective() {
+                    self.pass_early();
+                }
+                taken
+            }
             Err((Note::NoReceive, _)) => {
                 // Whatever follows is silently dropped: the peer comes back by itself.
                 self.is_told = true;
@@ -255,7 +284,7 @@ impl Responder {
     pub(super) fn give_up(&mut self, note: Note) -> Taken {
         self.is_over = true;
         let received = self.has_receive.then_some(Received {
-            index: self.receive.index,
+            index: self.receive,
             status: match note {
                 Note::TooLong => Status::LocalLength,
                 Note::BadReceive => Status::LocalProtection,

@@ -122,6 +122,7 @@ notes! {
     Duplicate "duplicate" "a request that was carried out before: answered again";
     DuplicateGone "duplicate_gone" "a repeated read or atomic whose result is no longer kept";
     Ahead "ahead" "a request after a gap: asked for what is missing, or silently dropped";
+    Early "early" "a write after a gap, placed at once: asked for what is missing";
     Order "order" "a middle or last packet without a first, or a first within a message: refused";
     Length "length" "a payload that does not fit the packet's place in its message: refused";
     TooLong "too_long" "a message longer than the receive: refused";

@@ -50,6 +50,10 @@ impl Regions for Around {
         let place = |region: &&Region| region.key >> 8 == key >> 8;
         self.regions.iter().find(place).copied()
     }
+
+    fn remove(&mut self, key: u32) {
+        self.regions.retain(|region| region.key != key);
+    }
 }
 
 impl Receives for Around {

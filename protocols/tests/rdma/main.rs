@@ -6,6 +6,7 @@
 mod captures;
 mod end;
 mod fabric;
+mod goodput;
 mod hostile;
 mod replay;
 mod scripted;
