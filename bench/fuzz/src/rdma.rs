@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use warpwire_protocols::rdma::{
     Access, Attributes, EXTENDED_WORDS, Fetch, Fetched, Fetches, Incoming, Landing, Mtu, Operation,
     Outgoing, Payload, PostedReceive, QueuePair, Received, Receives, Region, Regions, Request,
-    Requests, Service, Start, State, Status, Tuning,
+    Requests, SELECTIVE_WINDOW, Service, Start, State, Status, Tuning,
 };
 use warpwire_protocols::wire::bth::{self, PKey, Psn, Qpn};
 use warpwire_protocols::wire::opcode::Opcode;
@@ -170,6 +170,8 @@ struct Run {
     failed: bool,
     /// Sequence numbers near what is expected or under way.
     near: u32,
+    /// Sequence numbers of what was placed before its turn.
+    early: Vec<u32>,
 }
 
 fn run(data: &[u8], side: Side) {
@@ -209,10 +211,13 @@ const fn other(side: Side) -> Side {
 
 fn start(choices: &mut Choices<'_>) -> Option<Run> {
     let service = choices.one(&[Service::Rc, Service::Rc, Service::Uc, Service::Ud])?;
+    let mtu = choices.one(&[Mtu::M256, Mtu::M512])?;
+    let timeout = choices.byte()?;
     let attributes = Attributes {
         service,
-        mtu: choices.one(&[Mtu::M256, Mtu::M512])?,
-        timeout: choices.byte()? % 12,
+        mtu,
+        timeout: timeout % 12,
+        selective: timeout & 0x80 != 0,
         retries: choices.byte()? % 8,
         rnr_retries: choices.byte()? % 8,
         reads: choices.byte()? % 4,
@@ -261,6 +266,7 @@ fn start(choices: &mut Choices<'_>) -> Option<Run> {
         completed: 0,
         failed: false,
         near: psn,
+        early: Vec::new(),
     })
 }
 
@@ -362,7 +368,28 @@ impl Run {
             Side::Responder => self.pair.expected().value(),
             Side::Requester => self.near,
         };
-        let offset = choices.one(&[0, 0, 0, 0, 1, 2, 3, -1, -2, -5, 1 << 22, -(1 << 22)])?;
+        let offset = choices.one(&[
+            0,
+            0,
+            0,
+            0,
+            1,
+            2,
+            3,
+            -1,
+            -2,
+            -5,
+            1 << 22,
+            -(1 << 22),
+            4,
+            7,
+            16,
+            33,
+            64,
+            111,
+            112,
+            128,
+        ])?;
         let psn = Psn::new(base.wrapping_add_signed(offset));
         let payload = choices.one(&[0, 1, 4, 8, 255, 256, 257, 512, 513, 4096])?;
         let mut words = [0; EXTENDED_WORDS];
@@ -384,6 +411,7 @@ impl Run {
             return Some(());
         };
         let failed = self.pair.state() == State::Error;
+        let ahead = psn.diff(self.pair.expected());
         let delivery = self.pair.on_packet(
             self.now_ns,
             &incoming,
@@ -396,6 +424,7 @@ impl Run {
         }
         if let Some(landing) = &delivery.landing {
             self.world.look_at_landing(landing);
+            self.look_at_turn(landing, &incoming, ahead);
             if let Landing::Atomic { slot, .. } = *landing {
                 self.pair.found(&mut self.world, slot, 0x42);
             }
@@ -408,6 +437,29 @@ impl Run {
             self.pair.cannot();
         }
         Some(())
+    }
+
+    /// Requests of a reliable connection are carried out in turn and once; early are long writes
+    /// alone, if both ends want them so.
+    fn look_at_turn(&mut self, landing: &Landing, packet: &Incoming, ahead: i32) {
+        let attributes = self.pair.attributes();
+        if attributes.service != Service::Rc {
+            return;
+        }
+        let number = packet.psn.value();
+        if ahead == 0 {
+            assert!(!self.early.contains(&number), "placed twice");
+            self.early.retain(|early| *early != number);
+            return;
+        }
+        let may = attributes.is_selective()
+            && (1..SELECTIVE_WINDOW as i32).contains(&ahead)
+            && matches!(landing, Landing::Memory { length: 9.., .. });
+        assert!(may && !self.early.contains(&number), "out of turn");
+        self.early.push(number);
+        let expected = self.pair.expected();
+        self.early
+            .retain(|early| !Psn::new(*early).is_before(expected));
     }
 
     fn look_at_fetched(&self, fetched: Option<Fetched>, packet: &Incoming) {
@@ -450,14 +502,24 @@ impl Run {
         let at = choices.one(&[0, 8, 4, 7936, 8184, 8192])?;
         let syndromes = [0x1f, 0x00, 0x20, 0x2c, 0x60, 0x61, 0x62, 0x63, 0x40_u32];
         let syndrome = choices.one(&syndromes)?;
+        // What came, where the requester repeats selectively.
+        let near = (self.near & 0x70) << 16 | 0x000f_ffff;
+        let told = match self.pair.attributes().is_selective() && syndrome == 0x60 {
+            true => choices.u32()? & choices.one(&[0, near, 0x00ff_ffff])?,
+            false => 0,
+        };
         let fields = warpwire_protocols::rdma::Extended {
             address: BASE + at,
             key,
             length,
             value: 1,
             compare: 0,
-            aeth: syndrome << 24,
-            immediate: 5,
+            aeth: syndrome << 24 | told,
+            immediate: if opcode.value() & 0x16 == 0x16 {
+                key
+            } else {
+                5
+            },
             qkey: 0x1111_1111,
             source_qp: 3,
         };

@@ -6,12 +6,12 @@ use warpwire_protocols::wire::opcode::Opcode;
 
 use crate::end::{BASE, BYTES, End, KEY, pair};
 
-const MTU: usize = 256;
-const PSN: u32 = 0x00ff_fffe;
+pub(crate) const MTU: usize = 256;
+pub(crate) const PSN: u32 = 0x00ff_fffe;
 
 /// A packet as a peer would make it.
 #[derive(Clone)]
-struct Packet {
+pub(crate) struct Packet {
     opcode: Opcode,
     psn: u32,
     acknowledge: bool,
@@ -19,7 +19,7 @@ struct Packet {
     payload: usize,
 }
 
-fn packet(opcode: Opcode, payload: usize) -> Packet {
+pub(crate) fn packet(opcode: Opcode, payload: usize) -> Packet {
     Packet {
         opcode,
         psn: PSN,
@@ -30,7 +30,7 @@ fn packet(opcode: Opcode, payload: usize) -> Packet {
 }
 
 impl Packet {
-    fn with(self, words: &[u32]) -> Self {
+    pub(crate) fn with(self, words: &[u32]) -> Self {
         Self {
             words: words.to_vec(),
             ..self
@@ -38,22 +38,22 @@ impl Packet {
     }
 
     /// With a RETH.
-    fn at(self, address: u64, key: u32, length: u32) -> Self {
+    pub(crate) fn at(self, address: u64, key: u32, length: u32) -> Self {
         let words = [(address >> 32) as u32, address as u32, key, length];
         self.with(&words)
     }
 
-    fn atomic(self, address: u64, key: u32) -> Self {
+    pub(crate) fn atomic(self, address: u64, key: u32) -> Self {
         let words = [(address >> 32) as u32, address as u32, key, 0, 1, 0, 0];
         self.with(&words)
     }
 
-    fn psn(self, ahead: i32) -> Self {
+    pub(crate) fn psn(self, ahead: i32) -> Self {
         let psn = PSN.wrapping_add_signed(ahead) & 0x00ff_ffff;
         Self { psn, ..self }
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let pad = self.payload.wrapping_neg() & 3;
         let first = u32::from(self.opcode.value()) << 24 | (pad as u32) << 20 | 0xffff;
         let third = u32::from(self.acknowledge) << 31 | self.psn;

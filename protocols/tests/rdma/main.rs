@@ -10,4 +10,5 @@ mod goodput;
 mod hostile;
 mod replay;
 mod scripted;
+mod selective;
 mod storm;
