@@ -5,6 +5,7 @@
 //! Invariant: what is counted on a virtual GPU says so, and is never called a measurement.
 
 pub mod counts;
+mod ends;
 mod machine;
 pub mod parity;
 mod stage;

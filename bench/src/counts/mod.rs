@@ -5,6 +5,7 @@
 //! of many turns did more, divided by the packets that they did more, is the work a packet in
 //! steady state: what a launch costs by itself cancels out.
 
+mod messages;
 mod program;
 mod runs;
 pub mod source;
@@ -17,7 +18,7 @@ use warpwire_virtual::{Class, Direction, KernelCounts, Space, VirtualGpu};
 use crate::machine::Machine;
 
 /// What the figures mean, in sentences.
-pub const DEFINITIONS: [(&str, &str); 6] = [
+pub const DEFINITIONS: [(&str, &str); 7] = [
     (
         "lane_instructions",
         "PTX instructions that lanes executed, divided by packets: \"instructions per \
@@ -45,6 +46,13 @@ pub const DEFINITIONS: [(&str, &str); 6] = [
          memory, without the FCS",
     ),
     (
+        "message",
+        "what a packet is in rows of transport kernels, whose bytes are the message's: a WRITE of \
+         one packet, 64 of them every turn. The end that asks reads the request, writes the packet \
+         and its CRC, and tells of its completion; the one that is asked checks the packet, places \
+         its payload, and acknowledges once a turn. Both receive what the other sends",
+    ),
+    (
         "steady state",
         "launches of 6 turns less launches of 2 turns over warm queues, 32 frames every turn, the \
          NIC done with everything between launches",
@@ -53,6 +61,10 @@ pub const DEFINITIONS: [(&str, &str); 6] = [
 
 /// Frames of a batch, and of a turn.
 pub const BATCH: u32 = 32;
+/// Messages of a turn of the transport's kernels.
+pub const MESSAGE_BATCH: u32 = 64;
+/// Bytes of the messages that those are counted for.
+pub const MESSAGES: [u32; 2] = [8, 4096];
 /// Lengths of frames.
 pub const LENGTHS: [u32; 3] = [64, 512, 1500];
 /// The kernel that has a target, its frames, and at most how many lane-instructions and sectors it
@@ -173,9 +185,14 @@ struct Spans {
 /// What kept a kernel from its steady state.
 pub fn all(gpu: &Arc<VirtualGpu>) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
-    for subject in runs::subjects() {
-        for length in LENGTHS {
-            rows.push(one(gpu, &subject, length)?);
+    for (subjects, lengths) in [
+        (runs::subjects(), &LENGTHS[..]),
+        (messages::subjects(), &MESSAGES),
+    ] {
+        for subject in subjects {
+            for length in lengths {
+                rows.push(one(gpu, &subject, *length)?);
+            }
         }
     }
     Ok(rows)
@@ -198,7 +215,8 @@ pub fn for_parts(gpu: &Arc<VirtualGpu>) -> Result<Vec<Row>, String> {
 /// # Errors
 /// As [`all`]; and if there is no such kernel over such queues.
 pub fn of(gpu: &Arc<VirtualGpu>, kernel: &str, over: &str, length: u32) -> Result<Row, String> {
-    let subjects = runs::subjects();
+    let mut subjects = runs::subjects();
+    subjects.extend(messages::subjects());
     let mut subjects = subjects.iter();
     let found = subjects.find(|subject| (subject.kernel, subject.over) == (kernel, over));
     let subject = found.ok_or_else(|| format!("{kernel} over {over} is not counted"))?;

@@ -24,8 +24,8 @@ pub(super) struct Subject {
     pub(super) run: Run,
 }
 
-type Run = fn(&str, &Machine, u32, &Counts<'_>) -> Result<Spans, String>;
-type Counts<'a> = dyn Fn() -> KernelCounts + 'a;
+pub(super) type Run = fn(&str, &Machine, u32, &Counts<'_>) -> Result<Spans, String>;
+pub(super) type Counts<'a> = dyn Fn() -> KernelCounts + 'a;
 
 /// All of them.
 pub(super) fn subjects() -> Vec<Subject> {
@@ -183,7 +183,7 @@ fn pipeline<W: Wire>(
 }
 
 /// Runs launches of few turns, then of many, over queues that were gone round before.
-fn steady(
+pub(super) fn steady(
     counts: &Counts<'_>,
     mut launch: impl FnMut(bool) -> Result<(), String>,
 ) -> Result<Spans, String> {
@@ -233,7 +233,7 @@ fn done<W: Wire>(wire: &mut W, frames: u64) -> Result<(), String> {
     expect("sent", sent, frames)
 }
 
-fn expect(what: &str, found: u64, wanted: u64) -> Result<(), String> {
+pub(super) fn expect(what: &str, found: u64, wanted: u64) -> Result<(), String> {
     match found == wanted {
         true => Ok(()),
         false => Err(format!("{what}: {found}, not {wanted}")),
@@ -247,8 +247,8 @@ const SLOT: u32 = 2048;
 /// Room for a program and its counters.
 const PROGRAM_BYTES: usize = 4 << 20;
 /// Turns of a launch.
-const FEW: u64 = 2;
-const MANY: u64 = 6;
+pub(super) const FEW: u64 = 2;
+pub(super) const MANY: u64 = 6;
 /// Launches of each kind: whole laps of the queue.
 const LAUNCHES: u64 = 16;
 const WARM_UP: u64 = 3;

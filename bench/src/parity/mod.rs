@@ -11,6 +11,7 @@
 mod blocks;
 mod files;
 mod gauges;
+mod messages;
 mod plain;
 mod programs;
 mod seen;
@@ -141,6 +142,7 @@ pub fn kernels<'a>(entries: impl Iterator<Item = &'a str>, corpus: &Path) -> Vec
             plain::cases(name),
             programs::cases(name, corpus),
             gauges::cases(name),
+            messages::cases(name),
         ];
         let before = cases.len();
         cases.extend(of_kinds.into_iter().flatten());
@@ -159,6 +161,7 @@ pub fn rows() -> impl Iterator<Item = &'static KernelRow> {
         entries::pipelines(),
         entries::measuring(),
         entries::gauges(),
+        entries::transports(),
     ];
     kinds.into_iter().flatten()
 }

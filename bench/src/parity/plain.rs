@@ -71,9 +71,9 @@ fn over<W: Wire>(row: &'static KernelRow, kernel: Kernel, word: &'static str) ->
 }
 
 /// What came of a run.
-struct Outcome {
-    seen: Seen,
-    frames: u64,
+pub(super) struct Outcome {
+    pub(super) seen: Seen,
+    pub(super) frames: u64,
 }
 
 fn measure<W: Wire>(row: &KernelRow, machine: &Machine, seed: u64) -> Result<Outcome, String> {
@@ -205,7 +205,7 @@ fn take_some<W: Wire>(wire: &mut W, dice: &mut Dice, sent: &mut Vec<Vec<u8>>) {
     }
 }
 
-fn outcome<W: Wire>(
+pub(super) fn outcome<W: Wire>(
     mut wire: W,
     mut sent: Vec<Vec<u8>>,
     causes: Vec<u32>,
@@ -227,7 +227,7 @@ fn outcome<W: Wire>(
     provenance(&mut seen, "transmit", of_transmit);
     // Lanes behind the one whose frame cut a batch have written theirs already.
     if transmitted.faults == 0 {
-        seen.memory(&wire.pages().ground.0);
+        seen.memory(&[&wire.pages().ground.0]);
         seen.fact("transmit headers", of_transmit.headers_built.value());
     }
     seen.fact("causes that ended the kernel", causes);
@@ -260,7 +260,7 @@ fn provenance(seen: &mut Seen, queue: &str, counters: &Provenance) {
 }
 
 /// A frame as it is, or with something wrong: a bit, or its end.
-fn broken(frame: &[u8], dice: &mut Dice) -> Vec<u8> {
+pub(super) fn broken(frame: &[u8], dice: &mut Dice) -> Vec<u8> {
     let mut frame = frame.to_vec();
     match dice.below(4) {
         0 => {

@@ -87,7 +87,7 @@ fn seen(outcome: stages::Seen) -> Seen {
     seen.counts("counter", outcome.counted);
     seen.fact("samples", outcome.samples);
     if outcome.transmitted.faults == 0 {
-        seen.memory(&outcome.queues);
+        seen.memory(&[&outcome.queues]);
     }
     seen
 }

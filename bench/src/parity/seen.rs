@@ -30,9 +30,12 @@ impl Seen {
         self.counts.push((name, values));
     }
 
-    /// Rings, tables, buffers and marks of a wire as they were left.
-    pub(super) fn memory(&mut self, arena: &Arena) {
-        self.memory = image(arena);
+    /// Rings, tables, buffers and marks of a wire as they were left, and other memory.
+    pub(super) fn memory(&mut self, arenas: &[&Arena]) {
+        self.memory = arenas
+            .iter()
+            .flat_map(|arena| image(arena, arenas))
+            .collect();
     }
 
     /// Where a run differs from the one on the CPU, in few words.
@@ -92,19 +95,24 @@ impl Seen {
     }
 }
 
-/// All bytes of an arena; addresses in it, of either byte order, are offsets, so that what lies
-/// elsewhere can be compared.
-fn image(arena: &Arena) -> Vec<u8> {
+/// All bytes of an arena; addresses in any of `arenas`, of either byte order, are offsets, so that
+/// what lies elsewhere can be compared.
+fn image(arena: &Arena, arenas: &[&Arena]) -> Vec<u8> {
     let whole = arena.whole();
     let mut image = vec![0; whole.length as usize];
     arena.read(whole.address, &mut image).expect("inside");
-    let (start, marked) = (whole.address.value(), 1 << 63);
-    let offset = |value: u64| value.checked_sub(start).filter(|&at| at < whole.length);
+    let offset = |value: u64| {
+        arenas.iter().zip(0u64..).find_map(|(arena, place)| {
+            let whole = arena.whole();
+            let at = value.checked_sub(whole.address.value())?;
+            (at < whole.length).then_some(at | place << 56 | 1 << 63)
+        })
+    };
     for word in image.as_chunks_mut::<8>().0 {
         if let Some(at) = offset(u64::from_le_bytes(*word)) {
-            *word = (at | marked).to_le_bytes();
+            *word = at.to_le_bytes();
         } else if let Some(at) = offset(u64::from_be_bytes(*word)) {
-            *word = (at | marked).to_be_bytes();
+            *word = at.to_be_bytes();
         }
     }
     image

@@ -7,17 +7,20 @@ use warpwire_core::kernels::entries;
 #[test]
 fn kernels_of_32_lanes_do_as_one_lane_does() {
     let cases = parity::kernels(parity::rows().map(|row| row.name), &parity::corpus());
-    let is_pipeline = |case: &Case| case.subject.starts_with("pipeline");
-    let (pipelines, measuring): (Vec<_>, Vec<_>) = cases.into_iter().partition(is_pipeline);
+    let is_large = |case: &Case| {
+        let kinds = ["pipeline", "transport"];
+        kinds.iter().any(|kind| case.subject.starts_with(kind))
+    };
+    let (large, measuring): (Vec<_>, Vec<_>) = cases.into_iter().partition(is_large);
     let mut verdicts = Vec::new();
-    for (cases, seeds) in [(measuring, 64), (pipelines, 16)] {
+    for (cases, seeds) in [(measuring, 64), (large, 16)] {
         let of_these = parity::run_all(&cases, &Machine::LOCKSTEP, 0..seeds, 2, |_| {});
         verdicts.extend(of_these);
     }
     assert_eq!(
         verdicts.len(),
-        24,
-        "20 kernels, four of them over two kinds of queues"
+        29,
+        "24 kernels, five of them over two kinds of queues"
     );
     let failed: Vec<_> = verdicts
         .iter()

@@ -70,8 +70,10 @@ impl<R: Receive> Receiver<R> {
     }
 }
 
-/// *Collective.* Copies a piece to another of the same length.
-#[inline(always)]
+/// *Collective.* Copies a piece to another of the same length. On a GPU one copy of this for all
+/// ring formats.
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline(always))]
 fn spread_copy<S: Simt>(simt: &S, from: &Piece<'_>, to: &Piece<'_>) {
     if S::WIDTH == 1 {
         from.copy_to(to);

@@ -43,7 +43,7 @@ pub use area::Area;
 pub use batch::{Batch, MAX_BATCH};
 pub use kernel::{KernelRow, VERDICT_OFFSET};
 pub use lockstep::{Lockstep, WarpHost};
-pub use piece::Piece;
+pub use piece::{Piece, Words};
 #[cfg(target_arch = "nvptx64")]
 pub use ptx::Ptx;
 pub use reader::{Frame, Lease, Lent, Reader};

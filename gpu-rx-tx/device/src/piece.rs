@@ -179,6 +179,25 @@ impl<'a> Piece<'a> {
         Some(u32::from(self.be16(offset)?) << 16 | u32::from(self.be16(offset + 2)?))
     }
 
+    /// The whole words from `offset` on, to be taken one behind the other; wherever they start, an
+    /// aligned load each.
+    #[inline(always)]
+    pub fn words(&self, offset: u32) -> Words<'a> {
+        let there = self.length.saturating_sub(offset);
+        let start = self.address.offset(u64::from(offset));
+        let mut words = Words {
+            next: DeviceAddress::new(start.value() & !3),
+            left: there / 4,
+            before: 0,
+            shift: (start.value() as u32 & 3) * 8,
+            lent: PhantomData,
+        };
+        if words.shift != 0 && words.left > 0 {
+            words.before = words.load();
+        }
+        words
+    }
+
     /// Stores the byte at `offset`. Says no if there is none.
     #[inline(always)]
     pub fn set_byte(&self, offset: u32, value: u8) -> bool {
@@ -340,6 +359,46 @@ impl<'a> Piece<'a> {
         } else {
             None
         }
+    }
+}
+
+/// Words of a piece that are taken one behind the other, see [`Piece::words`].
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'a> {
+    next: DeviceAddress,
+    /// Words that were not taken yet.
+    left: u32,
+    /// The aligned word before `next`, of words that are not aligned.
+    before: u32,
+    /// Bits of it that were taken already.
+    shift: u32,
+    lent: PhantomData<&'a ()>,
+}
+
+impl Words<'_> {
+    /// The next word, as a little-endian load gives it; 0 behind the last one.
+    #[inline(always)]
+    pub fn take(&mut self) -> u32 {
+        let Some(left) = self.left.checked_sub(1) else {
+            return 0;
+        };
+        self.left = left;
+        let word = self.load();
+        if self.shift == 0 {
+            return word;
+        }
+        let joined = self.before >> self.shift | word << (32 - self.shift);
+        self.before = word;
+        joined
+    }
+
+    /// The aligned word at `next`, which has a byte of a word that is left.
+    #[inline(always)]
+    fn load(&mut self) -> u32 {
+        // SAFETY: aligned, and at least one of its bytes is within the piece.
+        let word = unsafe { memory::load_u32(self.next) };
+        self.next = self.next.offset(4);
+        u32::from_le(word)
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a frame is: looked at by a lane each, before any queue pair sees it.
 
-use warpwire_device::{Frame, Reader, Simt};
+use warpwire_device::{Frame, Piece, Reader, Simt};
 use warpwire_protocols::DropReason;
-use warpwire_protocols::checksum::{Engine as Sum, icrc};
+use warpwire_protocols::checksum::{Crc32, Engine as Sum, MOST_HEADER_WORDS, icrc};
 use warpwire_protocols::parse::{
     Dropped, Extent, Fast, Headers, Kind, RoceLayout, Tail, Window, parse_fast_with, parse_slow,
 };
@@ -11,6 +11,8 @@ use warpwire_protocols::wire::bth;
 use warpwire_protocols::wire::opcode::Opcode;
 use warpwire_ring::Receive;
 use warpwire_ring::memory::Quad;
+
+use crate::sum::sum;
 
 /// A packet of the transport, whole and right, and where it came from: as words, so that lanes can
 /// hand it to each other.
@@ -43,123 +45,236 @@ pub(crate) enum Seen {
     Packet(Arrival),
 }
 
-/// Looks at a frame: headers, lengths, the invariant CRC.
+/// Looks at a frame: headers, lengths, the invariant CRC. What does not depend on the ring's format
+/// stands in functions of its own: one copy for all formats.
+#[inline(always)]
 pub(crate) fn look<R: Receive, E: Sum>(reader: &Reader<R>, frame: &Frame<'_>) -> Seen {
-    let headers = match parse(reader, frame) {
-        Ok(headers) => headers,
-        Err(reason) => return Seen::Dropped(reason),
+    let headers = match fast(&frame.head(), frame.length()) {
+        Fast::Parsed(headers) => headers,
+        Fast::Slow => match slow(reader, frame) {
+            Ok(headers) => headers,
+            Err(reason) => return Seen::Dropped(reason),
+        },
     };
     if headers.kind != Kind::RoceV2 {
         return Seen::Foreign;
     }
-    match arrival::<R, E>(reader, frame, &headers) {
+    let mut sight = match Sight::new(&headers) {
+        Ok(sight) => sight,
+        Err(reason) => return Seen::Dropped(reason),
+    };
+    let (mut piece, mut index) = (Some(frame.head()), 0);
+    while let Some(bytes) = piece {
+        sight.feed::<E>(&bytes);
+        if sight.is_whole() {
+            break;
+        }
+        index += 1;
+        piece = reader.piece(frame, index);
+    }
+    match sight.end() {
         Ok(arrival) => Seen::Packet(arrival),
         Err(reason) => Seen::Dropped(reason),
     }
 }
 
+/// The usual headers, in the first bytes of a frame of `length` bytes.
 #[inline(never)]
-fn parse<R: Receive>(reader: &Reader<R>, frame: &Frame<'_>) -> Result<Headers, DropReason> {
-    let head = frame.head();
+fn fast(head: &Piece<'_>, length: u32) -> Fast {
     let extent = Extent {
-        length: frame.length(),
+        length,
         available: head.length(),
     };
     let tail = || head.quad(4).map(|Quad(words)| Tail(words));
-    if let Some(words) = head.window()
-        && let Fast::Parsed(headers) = parse_fast_with(&Window(words), extent, tail)
-    {
-        return Ok(headers);
+    match head.window() {
+        Some(words) => parse_fast_with(&Window(words), extent, tail),
+        None => Fast::Slow,
     }
+}
+
+/// All other headers.
+#[cold]
+#[inline(never)]
+fn slow<R: Receive>(reader: &Reader<R>, frame: &Frame<'_>) -> Result<Headers, DropReason> {
     let mut bytes = [0; MOST_HEADERS];
-    let count = reader.copy_out(frame, 0, &mut bytes);
-    let bytes = bytes.get(..count).unwrap_or(&[]);
-    parse_slow(bytes, frame.length()).map_err(|Dropped { reason, .. }| reason)
+    let (mut count, mut index) = (0, 0);
+    while count < MOST_HEADERS
+        && let Some(piece) = reader.piece(frame, index)
+    {
+        count += copy(&piece, bytes.get_mut(count..).unwrap_or(&mut []));
+        index += 1;
+    }
+    walk(bytes.get(..count).unwrap_or(&[]), frame.length())
 }
 
 #[inline(never)]
-fn arrival<R: Receive, E: Sum>(
-    reader: &Reader<R>,
-    frame: &Frame<'_>,
-    headers: &Headers,
-) -> Result<Arrival, DropReason> {
-    RoceLayout::new(headers)?;
-    let l3 = u32::from(headers.l3);
-    let behind = u32::from(headers.payload);
-    let length = headers.payload_length - bth::ICRC_LENGTH as u32;
-    check_crc::<R, E>(reader, frame, l3, behind + length)?;
-    let mut transport = [0; HEADER_WORDS * 4];
-    reader.copy_out(frame, behind - bth::Header::LENGTH as u32, &mut transport);
-    let (fours, _) = transport.as_chunks::<4>();
-    let mut words = [0; HEADER_WORDS];
-    let there = bth::Header::LENGTH as u32 / 4 + length / 4;
-    for ((word, four), place) in words.iter_mut().zip(fours).zip(0..) {
-        if place < there {
-            *word = u32::from_be_bytes(*four);
+fn copy(piece: &Piece<'_>, into: &mut [u8]) -> usize {
+    piece.copy_out(0, into)
+}
+
+#[inline(never)]
+fn walk(bytes: &[u8], length: u32) -> Result<Headers, DropReason> {
+    parse_slow(bytes, length).map_err(|Dropped { reason, .. }| reason)
+}
+
+/// A packet of the transport while its pieces are gone through: headers are kept, the rest is
+/// summed. From the IP header to the invariant CRC all of it is words of 32 bits.
+struct Sight {
+    /// Headers from the IP header on, in the order of the host.
+    words: [u32; MOST_HEADER_WORDS],
+    /// How many there are, and how many came.
+    wanted: usize,
+    came: usize,
+    /// Words of the IP header.
+    network: usize,
+    crc: Crc32,
+    /// A word of which only some bytes came yet, and how many.
+    partial: u32,
+    partial_bytes: u32,
+    /// Offset in the frame of the next piece, and of the next byte that is looked at.
+    start: u32,
+    at: u32,
+    /// Offset of the invariant CRC.
+    end: u32,
+    /// The invariant CRC as it came.
+    found: u32,
+    length: u32,
+    behind: u32,
+    l3: u32,
+}
+
+impl Sight {
+    #[inline(never)]
+    fn new(headers: &Headers) -> Result<Self, DropReason> {
+        RoceLayout::new(headers)?;
+        let l3 = u32::from(headers.l3);
+        let behind = u32::from(headers.payload);
+        let network = behind - l3 - BEHIND_NETWORK;
+        if headers.ip_version == 6 && network != IPV6_BYTES {
+            // The invariant CRC over extension headers is not defined.
+            return Err(DropReason::ExtensionCount);
+        }
+        let length = headers.payload_length - bth::ICRC_LENGTH as u32;
+        let is_marked = headers.traffic_class.0 & ECN == ECN;
+        let end = behind + length;
+        Ok(Self {
+            words: [0; MOST_HEADER_WORDS],
+            wanted: ((end - l3) as usize / 4).min(MOST_HEADER_WORDS),
+            came: 0,
+            network: network as usize / 4,
+            crc: Crc32::new(),
+            partial: 0,
+            partial_bytes: 0,
+            start: 0,
+            at: l3,
+            end,
+            found: 0,
+            length,
+            behind,
+            l3: l3 | u32::from(headers.ip_version) << 16 | u32::from(is_marked) << 24,
+        })
+    }
+
+    /// Whether everything was looked at.
+    const fn is_whole(&self) -> bool {
+        self.at >= self.end + bth::ICRC_LENGTH as u32
+    }
+
+    /// Looks at the next piece of the frame.
+    #[inline(never)]
+    fn feed<E: Sum>(&mut self, piece: &Piece<'_>) {
+        let behind = self.start + piece.length();
+        while self.at < behind && !self.is_whole() {
+            let offset = self.at - self.start;
+            let there = behind - self.at;
+            if self.came < self.wanted {
+                self.headers::<E>(piece, offset);
+            } else if self.at < self.end {
+                let count = there.min(self.end - self.at);
+                if let Some(part) = piece.part(offset, count) {
+                    self.crc = sum::<E>(self.crc, &part);
+                }
+                self.at += count;
+            } else if let Some(word) = self.word(piece, offset) {
+                self.found = word;
+            }
+        }
+        self.start = behind;
+    }
+
+    /// Takes headers from byte `offset` of a piece on.
+    fn headers<E: Sum>(&mut self, piece: &Piece<'_>, offset: u32) {
+        if self.partial_bytes == 0 {
+            let mut words = piece.words(offset);
+            let there = ((piece.length() - offset) / 4) as usize;
+            let upto = self.wanted.min(self.came + there);
+            let room = self.words.get_mut(self.came..upto).unwrap_or(&mut []);
+            for word in room {
+                *word = words.take().swap_bytes();
+            }
+            self.at += (upto - self.came) as u32 * 4;
+            self.came = upto;
+        }
+        if self.came < self.wanted {
+            let offset = self.at - self.start;
+            if let Some(word) = self.word(piece, offset) {
+                if let Some(place) = self.words.get_mut(self.came) {
+                    *place = word;
+                }
+                self.came += 1;
+            }
+        }
+        if self.came == self.wanted {
+            let words = self.words.get(..self.wanted).unwrap_or(&[]);
+            self.crc = icrc::begin_words::<E>(words, self.network);
         }
     }
-    let mut network = [0; 40];
-    reader.copy_out(frame, l3, &mut network);
-    let (source, destination) = addresses(headers.ip_version, &network);
-    let is_marked = headers.traffic_class.0 & ECN == ECN;
-    Ok(Arrival {
-        words,
-        length,
-        behind,
-        l3: l3 | u32::from(headers.ip_version) << 16 | u32::from(is_marked) << 24,
-        source,
-        destination,
-    })
-}
 
-/// The addresses of an IP header.
-fn addresses(version: u8, header: &[u8; 40]) -> ([u32; 4], [u32; 4]) {
-    let (words, _) = header.as_chunks::<4>();
-    let [_, _, a, b, c, d, e, f, g, h] = words else {
-        return ([0; 4], [0; 4]);
-    };
-    let number = |bytes: &[u8; 4]| u32::from_be_bytes(*bytes);
-    match version {
-        4 => ([number(b), 0, 0, 0], [number(c), 0, 0, 0]),
-        _ => ([a, b, c, d].map(number), [e, f, g, h].map(number)),
+    /// The word from byte `offset` of a piece on, if it ends there; its bytes may lie in several
+    /// pieces.
+    fn word(&mut self, piece: &Piece<'_>, offset: u32) -> Option<u32> {
+        let mut offset = offset;
+        while let Some(byte) = piece.byte(offset) {
+            self.partial = self.partial << 8 | u32::from(byte);
+            self.partial_bytes += 1;
+            self.at += 1;
+            offset += 1;
+            if self.partial_bytes == 4 {
+                self.partial_bytes = 0;
+                return Some(self.partial);
+            }
+        }
+        None
     }
-}
 
-/// Checks the invariant CRC of a packet whose IP header lies at `from` and whose CRC at `to`.
-#[inline(never)]
-fn check_crc<R: Receive, E: Sum>(
-    reader: &Reader<R>,
-    frame: &Frame<'_>,
-    from: u32,
-    to: u32,
-) -> Result<(), DropReason> {
-    let mut bytes = [0; CHUNK];
-    let mut at = from;
-    let first = (to - from).min(CHUNK as u32);
-    let count = reader.copy_out(
-        frame,
-        at,
-        bytes.get_mut(..first as usize).unwrap_or(&mut []),
-    );
-    let datagram = bytes.get(..count).unwrap_or(&[]);
-    let (mut crc, taken) = icrc::begin::<E>(datagram)?;
-    crc = E::update(crc, datagram.get(taken..).unwrap_or(&[]));
-    at += first;
-    while at < to {
-        let next = (to - at).min(CHUNK as u32);
-        let room = bytes.get_mut(..next as usize).unwrap_or(&mut []);
-        let count = reader.copy_out(frame, at, room);
-        if count < next as usize {
+    /// What was seen, if it is whole and right.
+    #[inline(never)]
+    fn end(&self) -> Result<Arrival, DropReason> {
+        if !self.is_whole() {
             return Err(DropReason::BthLength);
         }
-        crc = E::update(crc, bytes.get(..count).unwrap_or(&[]));
-        at += next;
-    }
-    let mut field = [0; bth::ICRC_LENGTH];
-    reader.copy_out(frame, to, &mut field);
-    match icrc::field(crc) == field {
-        true => Ok(()),
-        false => Err(DropReason::Icrc),
+        if self.found.to_be_bytes() != icrc::field(self.crc) {
+            return Err(DropReason::Icrc);
+        }
+        let transport = self.network + UDP_WORDS;
+        let mut words = [0; HEADER_WORDS];
+        let came = self.words.get(transport..self.wanted).unwrap_or(&[]);
+        for (word, came) in words.iter_mut().zip(came) {
+            *word = *came;
+        }
+        let [_, _, a, b, c, d, e, f, g, h, ..] = self.words;
+        let (source, destination) = match self.l3 >> 16 & 0xf {
+            4 => ([b, 0, 0, 0], [c, 0, 0, 0]),
+            _ => ([a, b, c, d], [e, f, g, h]),
+        };
+        Ok(Arrival {
+            words,
+            length: self.length,
+            behind: self.behind,
+            l3: self.l3,
+            source,
+            destination,
+        })
     }
 }
 
@@ -230,9 +345,11 @@ pub(crate) fn packets<S: Simt>(simt: &S, seen: &Seen) -> u32 {
     simt.ballot(matches!(seen, Seen::Packet(_)))
 }
 
-/// Bytes that are summed at once.
-const CHUNK: usize = 256;
 /// Bytes of the headers that the slow path looks at.
 const MOST_HEADERS: usize = 128;
+/// Bytes of UDP's header and the base transport header.
+const BEHIND_NETWORK: u32 = 8 + bth::Header::LENGTH as u32;
+const IPV6_BYTES: u32 = 40;
+const UDP_WORDS: usize = 2;
 /// Both bits of the ECN field: congestion was met.
 const ECN: u8 = 3;

@@ -19,7 +19,10 @@ mod count;
 mod depart;
 mod engine;
 mod job;
+mod pairs;
+mod payload;
 mod send;
+mod sum;
 pub mod tables;
 mod tell;
 

@@ -8,15 +8,16 @@ use warpwire_device::{Claim, MAX_BATCH, Simt};
 use warpwire_protocols::checksum::Engine as Sum;
 use warpwire_protocols::rdma::{Outgoing, Service};
 use warpwire_protocols::wire::bth::Qpn;
-use warpwire_ring::mlx5::serve::{Bytes, Walk};
-use warpwire_ring::{Cause, DeviceAddress, Post, Receive, Transmit};
+use warpwire_ring::{Cause, Post, Receive, Transmit};
 
 use crate::around::Around;
 use crate::care::mail_state;
 use crate::count;
-use crate::depart::{Departure, Slots, frame_bytes};
-use crate::engine::{Engine, area};
-use crate::job::{Job, Source, datagram_path};
+use crate::depart::{Departure, frame_bytes};
+use crate::engine::{Engine, slots};
+use crate::job::{Job, datagram_path};
+use crate::pairs::Pairs;
+use crate::payload::Payload;
 use crate::tables::{PairBlock, Path};
 use crate::tell;
 
@@ -26,33 +27,29 @@ impl<R: Receive, T: Transmit, E: Sum> Engine<'_, R, T, E> {
     pub(crate) fn transmit<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
         let mut busy = false;
         let mut quiet = 0;
-        let free = self.sender.credits(simt, MAX_BATCH.max(self.most_parts))?;
+        let most_parts = self.most_parts.get();
+        let free = self.sender.credits(simt, MAX_BATCH.max(most_parts))?;
         self.sender.reserve(simt, free)?;
         // Frames of which each may take as many slots as any.
         let mut left = free / self.most_parts;
-        while left > 0 && quiet < self.block.pair_count {
+        while left > 0 && quiet < self.pairs.block.pair_count {
             let most = left.min(S::WIDTH);
-            let (job, count) = self.jobs(simt, most, &mut quiet);
+            let (job, count) = self.pairs.jobs(simt, most, &mut quiet);
             if count == 0 {
                 break;
             }
             left -= count;
             busy = true;
-            let path = self.path(&job);
-            let bytes = frame_bytes(&path, job.words().len(), job.payload);
             let has_job = simt.lane() < count;
-            let parts = match has_job {
-                true => bytes.div_ceil(self.capacity),
-                false => 0,
+            let (path, bytes) = match has_job {
+                true => self.pairs.path(&job),
+                false => Default::default(),
             };
-            if let Some(claim) = self.sender.claim(simt, parts) {
-                match self.depart(&job, &path, &claim) {
-                    Ok(length) => self.post(&claim, length),
-                    Err(cause) => self.sender.abandon(cause),
-                }
-            }
-            if simt.is_leader() {
-                self.counts.add(simt, count::SENT, u64::from(count));
+            let parts = slots(bytes, self.capacity);
+            if let Some(claim) = self.sender.claim(simt, parts)
+                && let Err(cause) = self.depart(&job, &path, &claim)
+            {
+                self.sender.abandon(cause);
             }
         }
         let published = self.sender.publish(simt);
@@ -61,13 +58,48 @@ impl<R: Receive, T: Transmit, E: Sum> Engine<'_, R, T, E> {
         Ok(busy)
     }
 
+    /// Writes a packet into its slots, and their descriptors. What fails cuts the batch. By any
+    /// lane: none changes a queue pair meanwhile.
+    #[inline(always)]
+    fn depart(&mut self, job: &Job, path: &Path, claim: &Claim) -> Result<(), Cause> {
+        // SAFETY: lanes only read here, between two meetings of the warp.
+        let block: &PairBlock = unsafe { self.pairs.pair(job.pair) };
+        let is_datagram = block.pair.attributes().service == Service::Ud;
+        let mut payload = Payload::of(block, job, is_datagram)?;
+        let mut frame = None;
+        let parts = claim.parts();
+        for part in 0..parts {
+            let slot = self.sender.slot(claim, part);
+            let slot = slot.ok_or(Cause::LocalProtection)?;
+            let (mut departure, at) = match frame {
+                None => Departure::begin::<E>(&slot, path, job.words(), job.payload)?,
+                Some(departure) => (departure, 0),
+            };
+            let post = Post {
+                address: slot.address(),
+                length: departure.fill::<E>(&mut payload, &slot, at)?,
+                part,
+                parts,
+                ..Post::default()
+            };
+            frame = Some(departure);
+            self.sender.write(claim, &post)?;
+        }
+        if !frame.is_some_and(|frame| frame.is_whole()) {
+            return Err(Cause::FrameTooLong);
+        }
+        self.sender.count_headers(1);
+        Ok(())
+    }
+}
+
+impl Pairs<'_> {
     /// *Collective.* Asks queue pairs in turn for up to `most` packets; lane `i` gets the `i`-th.
     /// `quiet` counts those in a row that had none.
     #[inline(never)]
     fn jobs<S: Simt>(&mut self, simt: &S, most: u32, quiet: &mut u32) -> (Job, u32) {
         let mut mine = Job::default();
         let mut count = 0;
-        let mut of_pair = 0;
         while count < most && *quiet < self.block.pair_count {
             let mut job = None;
             if simt.is_leader() {
@@ -80,17 +112,22 @@ impl<R: Receive, T: Transmit, E: Sum> Engine<'_, R, T, E> {
                     mine = job;
                 }
                 count += 1;
-                of_pair += 1;
+                self.taken += 1;
                 *quiet = 0;
-                if of_pair < self.block.share.max(1) {
+                if self.taken < self.block.share.max(1) {
                     continue;
                 }
             } else {
                 *quiet += 1;
             }
-            of_pair = 0;
+            self.taken = 0;
             self.turn = (self.turn + 1) & (self.block.pair_count - 1);
         }
+        if simt.is_leader() {
+            self.counts.add(simt, count::SENT, u64::from(count));
+        }
+        // What the leader changed is seen by the lanes that write the packets.
+        simt.sync_warp();
         (mine, count)
     }
 
@@ -104,10 +141,9 @@ impl<R: Receive, T: Transmit, E: Sum> Engine<'_, R, T, E> {
         }
         // SAFETY: live by the engine's promise.
         block.head = unsafe { block.send.head(block.head) };
-        let tuning = self.block.tuning;
         let now_ns = simt.now_ns();
         let (pair, mut around) = Around::of(block, self.regions());
-        let packet = pair.poll(now_ns, &tuning, &mut around);
+        let packet = pair.poll(now_ns, &self.block.tuning, &mut around);
         let attributes = *pair.attributes();
         let remote = match (packet, attributes.service) {
             (Some(packet), Service::Ud) => destination(block, &packet),
@@ -118,105 +154,23 @@ impl<R: Receive, T: Transmit, E: Sum> Engine<'_, R, T, E> {
         Some(Job::new(place, &packet?, remote, attributes.pkey))
     }
 
-    /// The way of a packet. By any lane: none changes a queue pair meanwhile.
-    fn path(&self, job: &Job) -> Path {
+    /// The way of a packet, and the bytes of its frame. By any lane: none changes a queue pair
+    /// meanwhile.
+    #[inline(never)]
+    fn path(&self, job: &Job) -> (Path, u32) {
         // SAFETY: lanes only read here, between two meetings of the warp.
         let block: &PairBlock = unsafe { self.pair(job.pair) };
-        match block.pair.attributes().service {
+        let path = match block.pair.attributes().service {
             Service::Ud => {
                 // SAFETY: live by the engine's promise; the request is posted.
                 let datagram = unsafe { block.send.datagram(job.request) };
                 datagram_path(&block.path, &datagram)
             }
             Service::Rc | Service::Uc => block.path,
-        }
-    }
-
-    /// Writes the descriptors of a frame that was written. What fails cuts the batch.
-    fn post(&mut self, claim: &Claim, length: u32) {
-        self.sender.count_headers(1);
-        let parts = claim.parts();
-        for part in 0..parts {
-            let Some(slot) = self.sender.slot(claim, part) else {
-                return self.sender.abandon(Cause::LocalProtection);
-            };
-            let post = Post {
-                address: slot.address(),
-                length: (length - part * self.capacity).min(self.capacity),
-                part,
-                parts,
-                ..Post::default()
-            };
-            if self.sender.write(claim, &post).is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Writes a packet into its slots; the bytes of the frame. By any lane, as above.
-    #[inline(never)]
-    fn depart(&self, job: &Job, path: &Path, claim: &Claim) -> Result<u32, Cause> {
-        // SAFETY: lanes only read here, between two meetings of the warp.
-        let block: &PairBlock = unsafe { self.pair(job.pair) };
-        let is_datagram = block.pair.attributes().service == Service::Ud;
-        let payload = job.payload;
-        let slots = Slots {
-            sender: &self.sender,
-            claim,
-            capacity: self.capacity,
         };
-        let mut frame = Departure::begin::<E>(slots, path, job.words(), payload)?;
-        match job.source() {
-            Source::None => {}
-            Source::Memory => {
-                let bytes = Bytes {
-                    address: DeviceAddress::new(job.at),
-                    length: payload,
-                    key: 0,
-                    is_inline: false,
-                };
-                if let Some(piece) = area(&bytes).piece(0, payload) {
-                    frame.payload::<E>(&piece)?;
-                }
-            }
-            Source::Request => gather::<T, E>(&mut frame, block, job, is_datagram)?,
-        }
-        frame.end::<E>(payload)
+        let bytes = frame_bytes(&path, job.words().len(), job.payload);
+        (path, bytes)
     }
-}
-
-/// Appends a part of a request.
-#[inline(never)]
-fn gather<T: Transmit, E: Sum>(
-    frame: &mut Departure<'_, T>,
-    block: &PairBlock,
-    job: &Job,
-    is_datagram: bool,
-) -> Result<(), Cause> {
-    let posted = block.head.wrapping_sub(job.at);
-    // SAFETY: live by the engine's promise; the request is posted.
-    let entry = unsafe { block.send.entry(job.at, posted, is_datagram) };
-    let entry = entry.map_err(|_| Cause::LocalQpOperation)?;
-    let (mut skip, mut left) = (job.offset, job.payload);
-    let mut walk = Walk::default();
-    while left > 0 {
-        // SAFETY: as above.
-        let bytes = unsafe { block.send.bytes(job.at, &entry, &mut walk) };
-        let Ok(Some(bytes)) = bytes else {
-            return Err(Cause::LocalQpOperation);
-        };
-        if skip >= bytes.length {
-            skip -= bytes.length;
-            continue;
-        }
-        let count = (bytes.length - skip).min(left);
-        if let Some(piece) = area(&bytes).piece(u64::from(skip), count) {
-            frame.payload::<E>(&piece)?;
-        }
-        left -= count;
-        skip = 0;
-    }
-    Ok(())
 }
 
 /// The queue pair that a datagram goes to.

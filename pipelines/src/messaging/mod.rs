@@ -8,7 +8,7 @@ mod device;
 mod endpoint;
 mod error;
 mod pair;
-mod table;
+pub mod table;
 
 pub use device::{Device, DeviceConfig, gid};
 pub use endpoint::{Endpoint, EndpointConfig, Idle, MemoryRegion};

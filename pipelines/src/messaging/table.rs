@@ -1,5 +1,5 @@
 //! The memory of an endpoint, laid out once: what the engine drives and what the host shares with
-//! it.
+//! it. For endpoints, and for who launches an engine's kernel by itself.
 
 use std::sync::Arc;
 
@@ -20,27 +20,42 @@ use warpwire_ring::{DeviceAddress, Location, Scope};
 use super::endpoint::EndpointConfig;
 
 /// The tables of an endpoint.
-pub(super) struct Table {
-    pub(super) arena: Arc<Arena>,
-    pub(super) parameters: DeviceAddress,
-    pub(super) control: Control,
-    pub(super) regions: DeviceAddress,
-    pub(super) counters: DeviceAddress,
-    pub(super) places: Vec<PairPlaces>,
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// What they all lie in.
+    pub arena: Arc<Arena>,
+    /// The kernel's [`TransportParameters`].
+    pub parameters: DeviceAddress,
+    /// The stop word that the parameters name.
+    pub control: Control,
+    /// The [`Region`]s, as many as were asked for.
+    pub regions: DeviceAddress,
+    /// The [`EngineCounters`].
+    pub counters: DeviceAddress,
+    /// The queue pairs, as many as were asked for, in their first state.
+    pub places: Vec<PairPlaces>,
 }
 
 /// What the host needs of a queue pair.
-#[derive(Clone, Copy)]
-pub(super) struct PairPlaces {
-    pub(super) number: u32,
-    pub(super) mail: DeviceAddress,
-    pub(super) send: WorkQueue,
-    pub(super) receive: WorkQueue,
-    pub(super) completions: CompletionQueue,
+#[derive(Clone, Copy, Debug)]
+pub struct PairPlaces {
+    /// Its number.
+    pub number: u32,
+    /// Its [`Mail`].
+    pub mail: DeviceAddress,
+    /// Its send queue.
+    pub send: WorkQueue,
+    /// Its receive queue.
+    pub receive: WorkQueue,
+    /// Where both complete.
+    pub completions: CompletionQueue,
 }
 
 /// Lays out the memory of an endpoint over one pair of rings.
-pub(super) fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaError> {
+///
+/// # Errors
+/// Memory that cannot be had.
+pub fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaError> {
     let arena = Arc::new(Arena::new(bytes(config), Location::PinnedHost)?);
     let control = Control::allocate(&arena, 1)?;
     let regions = arena.place_all(&vec![Region::default(); config.regions as usize])?;

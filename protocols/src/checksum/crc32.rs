@@ -22,10 +22,14 @@ pub struct Crc32(u32);
 
 /// What computes CRCs of bytes in ordinary memory.
 pub trait Engine {
+    /// Whether it takes words as readily as bytes: whoever has words need not copy them, and calls
+    /// [`Crc32::update_words`].
+    const BY_WORDS: bool = false;
+
     /// The CRC after these bytes too.
     fn update(crc: Crc32, bytes: &[u8]) -> Crc32;
 
-    /// The CRC after `count` words too, at most 20 of them; `load` as for
+    /// The CRC after `count` words too, at most [`MOST_HEADER_WORDS`]; `load` as for
     /// [`Crc32::update_words`].
     fn update_headers(crc: Crc32, count: usize, mut load: impl FnMut(usize) -> u32) -> Crc32 {
         let mut bytes = [0; MOST_HEADER_WORDS * 4];
@@ -40,20 +44,28 @@ pub trait Engine {
 }
 
 /// Words of the headers that an invariant CRC begins with: IPv4 with all its options, UDP, base
-/// transport header.
-pub(super) const MOST_HEADER_WORDS: usize = 20;
+/// transport header, extended headers.
+pub const MOST_HEADER_WORDS: usize = 15 + 2 + 3 + 7;
 
 /// Shifts and exclusive-ors: runs anywhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Arithmetic;
 
 impl Engine for Arithmetic {
+    const BY_WORDS: bool = true;
+
     fn update(crc: Crc32, bytes: &[u8]) -> Crc32 {
         crc.update(bytes)
     }
 
+    /// Word by word: headers are too short for more, and the code is.
     fn update_headers(crc: Crc32, count: usize, load: impl FnMut(usize) -> u32) -> Crc32 {
-        crc.update_words(count.min(MOST_HEADER_WORDS), load)
+        let count = count.min(MOST_HEADER_WORDS);
+        if count >= NARROW_WORDS {
+            Crc32(narrow(crc.0, count, load))
+        } else {
+            Crc32(plain(crc.0, count, load))
+        }
     }
 }
 

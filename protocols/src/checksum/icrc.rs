@@ -90,20 +90,40 @@ pub fn begin<E: Engine>(datagram: &[u8]) -> Result<(Crc32, usize), DropReason> {
         return Err(DropReason::ExtensionCount);
     }
     let (words, _) = headers.as_chunks::<4>();
-    let [at_first, at_second, at_third] = masks;
     let masked = |index: usize| {
-        let ones = match index {
-            0 => at_first,
-            1 => at_second,
-            2 => at_third,
-            _ if index == network / 4 + 1 => MASK_UDP,
-            _ if index == network / 4 + 3 => MASK_BTH,
-            _ => 0,
-        };
         let word = words.get(index).map_or(0, |word| u32::from_le_bytes(*word));
-        word | ones
+        word | ones(index, network / 4, masks)
     };
     Ok((E::update_headers(START, words.len(), masked), length))
+}
+
+/// Begins with all headers of a packet, as words in the order of the host: a network header of
+/// `network` words, UDP's, the base transport header, extended headers; at most
+/// [`MOST_HEADER_WORDS`](super::MOST_HEADER_WORDS). What follows is fed next.
+pub fn begin_words<E: Engine>(words: &[u32], network: usize) -> Crc32 {
+    let masks = match words.first().is_some_and(|word| word >> 28 == 6) {
+        true => MASKS_IPV6,
+        false => MASKS_IPV4,
+    };
+    let masked = |index: usize| {
+        let word = words.get(index).copied().unwrap_or(0);
+        word.swap_bytes() | ones(index, network, masks)
+    };
+    E::update_headers(START, words.len(), masked)
+}
+
+/// What counts as ones in a word of the headers, of which the network header takes `network`.
+#[inline(always)]
+const fn ones(index: usize, network: usize, masks: [u32; 3]) -> u32 {
+    let [first, second, third] = masks;
+    match index {
+        0 => first,
+        1 => second,
+        2 => third,
+        _ if index == network + 1 => MASK_UDP,
+        _ if index == network + 3 => MASK_BTH,
+        _ => 0,
+    }
 }
 
 /// Checks a RoCEv2 packet that lies in one piece, from its IP header to its invariant CRC.
@@ -171,6 +191,18 @@ mod tests {
             field(begun.update(&frame[payload..])),
             field_of(icrc),
             "{name}, window"
+        );
+
+        let network = payload - 34;
+        let words = packet.chunks_exact(4).take(network / 4 + 5);
+        let words: Vec<u32> = words
+            .map(|word| u32::from_be_bytes(word.try_into().unwrap()))
+            .collect();
+        let begun = begin_words::<Arithmetic>(&words, network / 4);
+        assert_eq!(
+            field(begun.update(&packet[payload - 14..])),
+            field_of(icrc),
+            "{name}, words"
         );
     }
 

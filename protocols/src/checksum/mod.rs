@@ -13,7 +13,7 @@ mod verdict;
 
 #[cfg(feature = "host")]
 pub use crc32::Host;
-pub use crc32::{Arithmetic, Crc32, Engine, Shift, combine};
+pub use crc32::{Arithmetic, Crc32, Engine, MOST_HEADER_WORDS, Shift, combine};
 pub use internet::{PiecewiseSum, Sum};
 pub use patch::{patch_bytes, patch_udp16, patch_udp32, patch16, patch32};
 pub use pseudo::{pseudo_ipv4, pseudo_ipv6};

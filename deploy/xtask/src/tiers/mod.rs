@@ -83,6 +83,7 @@ impl Tier {
             "structure" => Self::Structure,
             "ptx" | "kernel_build" => Self::Ptx,
             target if target.starts_with("peer_") => Self::Peers,
+            target if target.starts_with("virtual_") => Self::Virtual,
             _ => Self::Unit,
         }
     }
@@ -172,7 +173,11 @@ impl Run {
             Tier::Docs => self.docs(deadline)?,
             Tier::Structure | Tier::Unit | Tier::Peers => self.tests(tier, deadline)?,
             Tier::Ptx => self.ptx(deadline)?,
-            Tier::Virtual => Counts::of_cases(&self.run_own(&["virtual"], deadline)?.1),
+            Tier::Virtual => {
+                let mut counts = self.tests(tier, deadline)?;
+                counts += Counts::of_cases(&self.run_own(&["virtual"], deadline)?.1);
+                counts
+            }
             Tier::Interop => {
                 let packets = ["interop", "packets", "--quick"];
                 let mut counts = Counts::of_cases(&self.run_own(&packets, deadline)?.1);

@@ -8,10 +8,8 @@
 )]
 
 use crate::format::{MemifClient, MemifServer, Mlx5, Xdp};
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::kernels::Transport;
 use crate::kernels::{
-    ClockStep, IcrcSweep, MacSwap, ParseSweep, PublishTime, ReceiveCount, Transmit,
+    ClockStep, IcrcSweep, MacSwap, ParseSweep, PublishTime, ReceiveCount, Transmit, Transport,
 };
 use crate::stages::BuiltIn;
 
@@ -44,17 +42,17 @@ crate::kernel! {
     transmit_memif_server = Transmit<MemifServer>,
 }
 
-/// The transport of messages, for each ring format: not in the PTX yet.
-#[cfg(not(target_arch = "nvptx64"))]
-pub const fn transports() -> &'static [crate::KernelRow] {
-    use crate::kernel::row;
-    const ROWS: &[crate::KernelRow] = &[
-        row::<Transport<Mlx5>>("transport_mlx5"),
-        row::<Transport<Xdp>>("transport_xdp"),
-        row::<Transport<MemifClient>>("transport_memif_client"),
-        row::<Transport<MemifServer>>("transport_memif_server"),
-    ];
-    ROWS
+crate::kernel! {
+    /// The transport of messages, for each ring format.
+    pub fn transports:
+    /// Carries out the work queues of messages, over mlx5 queues.
+    transport_mlx5 = Transport<Mlx5>,
+    /// Carries out the work queues of messages, over AF_XDP rings.
+    transport_xdp = Transport<Xdp>,
+    /// Carries out the work queues of messages, over memif rings of ours.
+    transport_memif_client = Transport<MemifClient>,
+    /// Carries out the work queues of messages, over memif rings of the peer.
+    transport_memif_server = Transport<MemifServer>,
 }
 
 crate::kernel! {
