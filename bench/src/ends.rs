@@ -68,6 +68,7 @@ impl<W: Wire> End<W> {
         };
         let config = EndpointConfig {
             pairs,
+            management: false,
             regions: 4,
             first_number,
             log_send: log_queue,

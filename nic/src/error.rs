@@ -76,3 +76,19 @@ pub enum Error {
         source: warpwire_gpu::arena::ArenaError,
     },
 }
+
+impl Error {
+    /// The same of a NIC by other words: those that its user gave.
+    #[must_use]
+    pub fn named(mut self, words: &str) -> Self {
+        let (Self::Spec { spec: name, .. }
+        | Self::Unavailable { nic: name, .. }
+        | Self::System { nic: name, .. }
+        | Self::Peer { nic: name, .. }
+        | Self::Deadline { nic: name, .. }
+        | Self::Stopped { nic: name, .. }
+        | Self::Memory { nic: name, .. }) = &mut self;
+        words.clone_into(name);
+        self
+    }
+}

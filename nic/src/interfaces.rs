@@ -1,6 +1,7 @@
 //! The interfaces of this machine: what each can be used for, and why not.
 
 use std::io;
+use std::net::IpAddr;
 
 use crate::netlink::{Netlink, attribute, find, u16_at, u32_at, u64_at};
 
@@ -151,6 +152,42 @@ fn link(body: &[u8]) -> Option<Interface> {
     })
 }
 
+/// An IP address of this machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OwnAddress {
+    /// The index of its interface.
+    pub interface: u32,
+    /// The address.
+    pub address: IpAddr,
+}
+
+/// The addresses of this namespace's interfaces that reach beyond their link, in the order in which
+/// the kernel has them.
+///
+/// # Errors
+/// What the kernel said.
+pub fn addresses() -> io::Result<Vec<OwnAddress>> {
+    let mut route = Netlink::open(libc::NETLINK_ROUTE)?;
+    let answer = route.ask(libc::RTM_GETADDR, true, &[0; ADDRESS_HEADER])?;
+    Ok(answer.iter().filter_map(|m| own_address(&m.body)).collect())
+}
+
+/// Reads an address message: `struct ifaddrmsg`, then attributes.
+fn own_address(body: &[u8]) -> Option<OwnAddress> {
+    let scope = body.get(3)?;
+    let interface = u32_at(body, 4)?;
+    let rest = body.get(ADDRESS_HEADER..)?;
+    // Where the two differ, the other one is the peer's.
+    let value = find(rest, libc::IFA_LOCAL).or_else(|| find(rest, libc::IFA_ADDRESS))?;
+    let four = <[u8; 4]>::try_from(value).map(IpAddr::from);
+    let address = four.or_else(|_| <[u8; 16]>::try_from(value).map(IpAddr::from));
+    let is_global = *scope == libc::RT_SCOPE_UNIVERSE;
+    address
+        .ok()
+        .filter(|_| is_global)
+        .map(|address| OwnAddress { interface, address })
+}
+
 /// The interfaces that a default route leads to.
 fn default_routes(route: &mut Netlink) -> io::Result<Vec<u32>> {
     const ROUTE_HEADER: usize = 12;
@@ -238,6 +275,8 @@ fn text(value: &[u8]) -> String {
 }
 
 const LINK_HEADER: usize = 16;
+/// Bytes of `struct ifaddrmsg`.
+const ADDRESS_HEADER: usize = 8;
 const GENERIC_HEADER: usize = 4;
 
 #[cfg(test)]
@@ -251,6 +290,29 @@ mod tests {
         let lo = lo.expect("every machine has one");
         assert!(lo.index == 1 && lo.mtu >= 1500 && lo.ethernet && !lo.default_route);
         assert_eq!(lo.mac, [0; 6]);
+    }
+
+    #[test]
+    fn own_addresses_are_read() {
+        let check = |scope: u8, kind: u16, value: &[u8], text: Option<&str>| {
+            let mut body = vec![0, 24, 0, scope, 7, 0, 0, 0];
+            body.extend(attribute(kind, value));
+            let read = own_address(&body).map(|own| own.address.to_string());
+            assert_eq!(read.as_deref(), text);
+            for cut in 0..body.len() {
+                assert_eq!(own_address(&body[..cut]), None);
+            }
+        };
+        check(0, libc::IFA_LOCAL, &[10, 0, 0, 7], Some("10.0.0.7"));
+        check(0, libc::IFA_ADDRESS, &[10, 0, 0, 7], Some("10.0.0.7"));
+        let six = [0xfd, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
+        check(0, libc::IFA_ADDRESS, &six, Some("fd07::2"));
+        // Of the link, of the host; of no family; something else.
+        check(253, libc::IFA_LOCAL, &[169, 254, 0, 7], None);
+        check(254, libc::IFA_LOCAL, &[127, 0, 0, 1], None);
+        check(0, libc::IFA_LOCAL, &[10, 0, 0], None);
+        check(0, libc::IFA_LABEL, &[10, 0, 0, 7], None);
+        assert!(addresses().is_ok());
     }
 
     #[test]

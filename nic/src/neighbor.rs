@@ -89,21 +89,10 @@ fn read_route(body: &[u8], to: IpAddr) -> Option<Route> {
 /// # Errors
 /// [`NeighborError::Silence`] after `patience`, [`NeighborError::Tables`].
 pub fn resolve(route: &Route, patience: Duration) -> Result<[u8; 6], NeighborError> {
-    let tables = |source| NeighborError::Tables { source };
     let started = Instant::now();
     let mut asked: Option<Instant> = None;
     loop {
-        let mut netlink = open()?;
-        let mut question = [0; NEIGHBOR_HEADER];
-        if let Some(first) = question.first_mut() {
-            *first = family(route.via);
-        }
-        let answer = netlink.ask(libc::RTM_GETNEIGH, true, &question);
-        let answer = answer.map_err(tables)?;
-        let known = answer
-            .iter()
-            .find_map(|message| read_neighbor(&message.body, route));
-        if let Some(mac) = known {
+        if let Some(mac) = known(route)? {
             return Ok(mac);
         }
         if started.elapsed() >= patience {
@@ -114,13 +103,41 @@ pub fn resolve(route: &Route, patience: Duration) -> Result<[u8; 6], NeighborErr
             });
         }
         if asked.is_none_or(|asked| asked.elapsed() >= ASK_PERIOD) {
-            // A datagram to the discard port; what becomes of it does not matter.
-            let socket = UdpSocket::bind((route.source, 0)).map_err(tables)?;
-            let _ = socket.send_to(&[0], (route.via, DISCARD));
+            ask(route)?;
             asked = Some(Instant::now());
         }
         thread::sleep(LOOK_PERIOD);
     }
+}
+
+/// The Ethernet address of the next hop of a route, if the kernel knows it now.
+///
+/// # Errors
+/// [`NeighborError::Tables`].
+pub fn known(route: &Route) -> Result<Option<[u8; 6]>, NeighborError> {
+    let mut netlink = open()?;
+    let mut question = [0; NEIGHBOR_HEADER];
+    if let Some(first) = question.first_mut() {
+        *first = family(route.via);
+    }
+    let answer = netlink.ask(libc::RTM_GETNEIGH, true, &question);
+    let answer = answer.map_err(|source| NeighborError::Tables { source })?;
+    Ok(answer
+        .iter()
+        .find_map(|message| read_neighbor(&message.body, route)))
+}
+
+/// Makes the kernel ask who answers for the next hop of a route; [`known`] tells it once somebody
+/// has.
+///
+/// # Errors
+/// [`NeighborError::Tables`].
+pub fn ask(route: &Route) -> Result<(), NeighborError> {
+    // A datagram to the discard port; what becomes of it does not matter.
+    let socket = UdpSocket::bind((route.source, 0));
+    let socket = socket.map_err(|source| NeighborError::Tables { source })?;
+    let _ = socket.send_to(&[0], (route.via, DISCARD));
+    Ok(())
 }
 
 fn read_neighbor(body: &[u8], route: &Route) -> Option<[u8; 6]> {
@@ -168,7 +185,7 @@ const NDA_LLADDR: u16 = 2;
 const USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 const DISCARD: u16 = 9;
 /// How often the kernel is made to ask.
-const ASK_PERIOD: Duration = Duration::from_millis(500);
+pub const ASK_PERIOD: Duration = Duration::from_millis(500);
 /// How often its table is looked at.
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
 

@@ -11,6 +11,7 @@ mod interfaces;
 mod kernel;
 mod perftest;
 mod pingpong;
+mod rping;
 mod run;
 mod signals;
 mod stages;
@@ -45,6 +46,7 @@ enum Command {
     Gpus(gpus::Arguments),
     Bench(bench::Arguments),
     Pingpong(pingpong::Arguments),
+    Rping(rping::Arguments),
     /// Work on kernels with stages of your own
     Kernel(kernel::Arguments),
 }
@@ -104,6 +106,12 @@ enum Failure {
     /// A measurement could not begin, or was interrupted.
     #[error("bench: {0}")]
     Bench(String),
+    /// A message did not get through while it was measured.
+    #[error("bench: {0}")]
+    Traffic(String),
+    /// The dialogue of rping broke.
+    #[error("rping: {0}")]
+    Rping(String),
     /// The ends could not tell each other where they are.
     #[error(transparent)]
     Connect(#[from] warpwire_pipelines::connect::Error),
@@ -147,6 +155,7 @@ pub fn main_with(kit: &Kit) -> ExitCode {
         Some(Command::Gpus(arguments)) => gpus::run(arguments),
         Some(Command::Bench(arguments)) => bench::run(arguments),
         Some(Command::Pingpong(arguments)) => pingpong::run(arguments),
+        Some(Command::Rping(arguments)) => rping::run(arguments),
         Some(Command::Kernel(arguments)) => kernel::run(arguments),
     };
     end(outcome)

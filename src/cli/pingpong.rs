@@ -292,7 +292,7 @@ impl<'a> Run<'a> {
             send: Psn::new(own.psn),
             receive: Psn::new(peer.psn),
         };
-        let path = device.path(&peer.gid, own.qpn, peer.qpn, 0);
+        let path = device.path(&peer.gid, own.qpn, peer.qpn, 0)?;
         self.pair.connect(attributes, start, path)?;
         self.fill(device)
     }
@@ -321,7 +321,7 @@ impl<'a> Run<'a> {
         }];
         let mut order = Order::new(Opcode::SEND);
         if self.arguments.connection == Connection::Ud {
-            let path = device.path(&peer.gid, self.pair.number(), peer.qpn, 0);
+            let path = device.path(&peer.gid, self.pair.number(), peer.qpn, 0)?;
             order.datagram = Some(DatagramSegment {
                 qkey: KEY.into(),
                 reserved: 0.into(),

@@ -29,7 +29,7 @@ mod watch;
 
 pub use bpf::Mode;
 pub use machine::missing_capabilities;
-pub use open::{check, open, open_all};
+pub use open::{check, check_rights, look, open, open_all};
 pub use rules::{Flow, MacPolicy, Prefix, Rules};
 
 use std::os::fd::OwnedFd;

@@ -54,7 +54,7 @@ pub fn open_all(specs: &[NicSpec]) -> Result<Vec<XdpNic>, Error> {
     let options: Vec<Options> = options.collect::<Result<_, _>>()?;
     let mut setups = Vec::new();
     for (spec, options) in specs.iter().zip(&options) {
-        let kernel = check_machine(spec)?;
+        let kernel = check_machine(&spec.to_string())?;
         setups.push(Setup {
             spec,
             options,
@@ -87,9 +87,32 @@ pub fn open_all(specs: &[NicSpec]) -> Result<Vec<XdpNic>, Error> {
     Ok(nics)
 }
 
-fn check_machine(spec: &NicSpec) -> Result<KernelVersion, Error> {
+/// Checks that the process may use AF_XDP on this machine, on behalf of a NIC that is called `nic`.
+///
+/// # Errors
+/// [`Error::Unavailable`].
+pub fn check_rights(nic: &str) -> Result<(), Error> {
+    check_machine(nic).map(drop)
+}
+
+/// Checks all that can be checked without opening anything: rights, words, and that the interface
+/// is there and up.
+///
+/// # Errors
+/// Those of [`open`].
+pub fn look(spec: &NicSpec) -> Result<(), Error> {
+    let options = Options::of(spec)?;
+    let setup = Setup {
+        spec,
+        options: &options,
+        kernel: check_machine(&spec.to_string())?,
+    };
+    setup.inside(|| setup.interface().map(drop))
+}
+
+fn check_machine(nic: &str) -> Result<KernelVersion, Error> {
     let unavailable = |missing: String, cure: &str| Error::Unavailable {
-        nic: spec.to_string(),
+        nic: nic.to_owned(),
         missing,
         cure: cure.to_owned(),
     };

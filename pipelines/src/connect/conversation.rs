@@ -23,6 +23,9 @@ pub trait Channel {
     /// [`Error::Late`], [`Error::Broken`].
     fn receive(&mut self, step: &'static str, room: &mut [u8]) -> Result<(), Error>;
 
+    /// What follows has this much time, from now on.
+    fn extend(&mut self, limit: Duration);
+
     /// Receives an array.
     ///
     /// # Errors
@@ -109,7 +112,7 @@ impl Listener {
     }
 }
 
-/// A TCP connection whose steps together have a span of time; [`Conversation::extend`] begins the
+/// A TCP connection whose steps together have a span of time; [`Channel::extend`] begins the
 /// next span.
 #[derive(Debug)]
 pub struct Conversation {
@@ -173,12 +176,6 @@ impl Conversation {
         address.map_or(unspecified, |address| address.ip().to_canonical())
     }
 
-    /// What follows has this much time, from now on.
-    pub fn extend(&mut self, limit: Duration) {
-        self.limit = limit;
-        self.deadline = Instant::now() + limit;
-    }
-
     /// Receives a line, without its end; of at most `most` bytes.
     pub(super) fn receive_line(
         &mut self,
@@ -224,6 +221,11 @@ impl Conversation {
 impl Channel for Conversation {
     fn peer(&self) -> &str {
         &self.peer
+    }
+
+    fn extend(&mut self, limit: Duration) {
+        self.limit = limit;
+        self.deadline = Instant::now() + limit;
     }
 
     fn send(&mut self, step: &'static str, bytes: &[u8]) -> Result<(), Error> {

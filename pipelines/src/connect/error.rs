@@ -3,6 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use warpwire_protocols::cm::{Cause, Misuse};
+use warpwire_protocols::wire::cm::rej::Reason;
+
 /// Errors by blame: the environment's, the peer's silence, the peer's words, the peer's refusal.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -74,4 +77,63 @@ pub enum Error {
         /// What is different.
         problem: String,
     },
+    /// A connection by RDMA-CM is over, or did not come about.
+    #[error("{peer}: {cause}{}", hint(cause))]
+    Ended {
+        /// With whom.
+        peer: String,
+        /// Why.
+        cause: Box<Cause>,
+    },
+    /// Nobody asked for a connection.
+    #[error("port {port}: nobody asked for a connection within {} s", waited.as_secs())]
+    NoCall {
+        /// The port of RDMA-CM.
+        port: u16,
+        /// How long.
+        waited: Duration,
+    },
+    /// Two listeners want one port.
+    #[error("port {port} of RDMA-CM is listened at already; choose another port")]
+    PortTaken {
+        /// The port.
+        port: u16,
+    },
+    /// Connection management was asked for what it cannot do.
+    #[error("connection management: {0}")]
+    Misuse(#[from] Misuse),
+    /// The thread that answers for queue pair 1 has ended.
+    #[error("connection management has ended: the engine behind queue pair 1 does not answer")]
+    Agent,
+    /// The queue pair or its device failed.
+    #[error(transparent)]
+    Messaging(#[from] crate::messaging::Error),
+}
+
+impl Error {
+    /// Whether the peer is there, and nobody listens at the port.
+    #[must_use]
+    pub fn is_unheard(&self) -> bool {
+        match self {
+            Self::Ended { cause, .. } => matches!(
+                **cause,
+                Cause::Rejected { reason, .. } if reason == Reason::INVALID_SERVICE_ID
+            ),
+            _ => false,
+        }
+    }
+}
+
+/// What helps when a connection did not come about.
+fn hint(cause: &Cause) -> &'static str {
+    match cause {
+        Cause::Rejected { reason, .. } if *reason == Reason::INVALID_SERVICE_ID => {
+            "; nobody listens at this port there: start the server first"
+        }
+        Cause::Rejected { reason, .. } if *reason == Reason::INVALID_MTU => {
+            "; the links' MTUs differ: choose a smaller path MTU"
+        }
+        Cause::NoAnswer => "; does its host speak RDMA-CM?",
+        _ => "",
+    }
 }

@@ -7,20 +7,21 @@ use std::time::Duration;
 
 use warpwire_gpu::executor::{IdlePolicy, Placement};
 use warpwire_gpu::{Arena, CpuExecutor};
-use warpwire_nic::interfaces::{Interface, interfaces};
+use warpwire_nic::Nic;
 use warpwire_nic::neighbor::{self, Route};
-use warpwire_nic::{Nic, NicSpec, xdp};
 use warpwire_protocols::rdma::{Access, Mtu};
-use warpwire_protocols::wire::bth::UDP_PORT;
+use warpwire_protocols::wire::Gid;
 use warpwire_ring::{DeviceAddress, Location};
 
 use super::endpoint::{Endpoint, EndpointConfig, MemoryRegion};
+use super::place::{self, Place};
 use crate::messaging::{Error, Path};
 
 /// How a device is opened.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
-    /// The NIC, such as `xdp:eth0`; without one, AF_XDP on the interface that leads to the peer.
+    /// The NIC: `xdp:INTERFACE`, or `soft,uplink=xdp:INTERFACE`; without one, AF_XDP on the
+    /// interface that leads to the peer.
     pub nic: Option<String>,
     /// Bytes of registered memory.
     pub bytes: usize,
@@ -40,10 +41,13 @@ pub struct Device {
     _nic: Box<dyn Nic>,
     memory: Arc<Arena>,
     region: MemoryRegion,
-    route: Route,
-    next_hop: [u8; 6],
+    /// Memory of queue pair 1, which no peer may use.
+    management: Option<MemoryRegion>,
+    place: Place,
+    /// The peer that it was opened for, and who takes packets on to it.
+    peer: Option<(IpAddr, [u8; 6])>,
     mac: [u8; 6],
-    link_mtu: u32,
+    patience: Duration,
     words: String,
 }
 
@@ -55,40 +59,61 @@ impl Device {
     pub fn open(peer: IpAddr, config: &DeviceConfig) -> Result<Self, Error> {
         let route = neighbor::route(peer)?;
         let next_hop = neighbor::resolve(&route, config.patience)?;
-        let interface = interface(&route)?;
-        let words = match &config.nic {
-            Some(words) => words.clone(),
-            None => format!("xdp:{}", interface.name),
-        };
-        let flow = match words.contains(",flow=") || words.contains(",address=") {
-            true => String::new(),
-            false => format!(",flow=udp/{UDP_PORT}@{}", route.source),
-        };
-        let spec: NicSpec = format!("{words}{flow}").parse()?;
-        let mut nic = xdp::open(&spec)?;
+        let mut device = Self::start(Place::of_route(&route)?, config)?;
+        device.peer = Some((peer, next_hop));
+        Ok(device)
+    }
+
+    /// Opens the device that has `own` as its address, where peers are waited for. An unspecified
+    /// address stands for any of its family; without one, it is IPv4's if there is one. There must
+    /// be one only, unless the NIC says which interface is meant.
+    ///
+    /// # Errors
+    /// [`Error::Address`], an interface that cannot be used, memory.
+    pub fn at(own: Option<IpAddr>, config: &DeviceConfig) -> Result<Self, Error> {
+        Self::start(Place::of_own(own, config.nic.as_deref())?, config)
+    }
+
+    fn start(place: Place, config: &DeviceConfig) -> Result<Self, Error> {
+        let (mut nic, words) = place::open(config.nic.as_deref(), &place)?;
         let builder = CpuExecutor::builder().idle(IdlePolicy::POLITE);
         let executor = builder.build()?;
         for service in nic.take_services() {
             executor.add_service(service, Placement::Any)?;
         }
-        let memory = Arc::new(Arena::new(config.bytes, Location::Device)?);
+        let bytes = config.bytes + MANAGEMENT_BYTES as usize + 4096;
+        let memory = Arc::new(Arena::new(bytes, Location::Device)?);
+        let whole = memory.allocate(config.bytes as u64, 4096)?;
         let arenas = [Arc::clone(&memory)];
-        let endpoint = Endpoint::start(&executor, &nic, &arenas, config.endpoint, Placement::Any)?;
-        let whole = memory.whole();
+        let endpoint = config.endpoint;
+        let endpoint = Endpoint::start(&executor, &*nic, &arenas, endpoint, Placement::Any)?;
         let (address, length) = (whole.address, whole.length);
         let region = endpoint.register(address, length, Access::ALL, config.chance)?;
+        let mut management = None;
+        if config.endpoint.management {
+            let piece = memory.allocate(MANAGEMENT_BYTES, 64)?;
+            let chance = config.chance.rotate_left(8);
+            let access = Access::LOCAL_WRITE;
+            management = Some(endpoint.register(piece.address, piece.length, access, chance)?);
+        }
         Ok(Self {
             endpoint,
             _executor: executor,
-            mac: nic.mac(),
-            _nic: Box::new(nic),
+            _nic: nic,
             memory,
             region,
-            route,
-            next_hop,
-            link_mtu: interface.mtu,
+            management,
+            mac: place.interface.mac,
+            place,
+            peer: None,
+            patience: config.patience,
             words,
         })
+    }
+
+    /// Memory of queue pair 1, and the arena that it lies in.
+    pub(crate) fn management(&self) -> Option<(Arc<Arena>, MemoryRegion)> {
+        Some((Arc::clone(&self.memory), self.management?))
     }
 
     /// The engine.
@@ -108,17 +133,22 @@ impl Device {
 
     /// The own address.
     pub const fn address(&self) -> IpAddr {
-        self.route.source
+        self.place.address
+    }
+
+    /// The own Ethernet address.
+    pub const fn mac(&self) -> [u8; 6] {
+        self.mac
     }
 
     /// The own address as a GID: IPv4 is mapped into IPv6.
     pub fn gid(&self) -> [u8; 16] {
-        gid(self.route.source)
+        gid(self.place.address)
     }
 
     /// The largest MTU whose packets fit the link.
     pub fn mtu(&self) -> Option<Mtu> {
-        Mtu::of_link(self.link_mtu)
+        Mtu::of_link(self.place.interface.mtu)
     }
 
     /// Writes into the registered memory, from byte `at` on.
@@ -126,7 +156,7 @@ impl Device {
     /// # Errors
     /// [`Error::Memory`] outside of it.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
-        Ok(self.memory.write(self.at(at), bytes)?)
+        Ok(self.memory.write(self.byte(at), bytes)?)
     }
 
     /// Reads from the registered memory.
@@ -134,23 +164,33 @@ impl Device {
     /// # Errors
     /// [`Error::Memory`] outside of it.
     pub fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Error> {
-        Ok(self.memory.read(self.at(at), into)?)
+        Ok(self.memory.read(self.byte(at), into)?)
     }
 
-    fn at(&self, at: u64) -> DeviceAddress {
-        self.memory.whole().address.offset(at)
+    fn byte(&self, at: u64) -> DeviceAddress {
+        DeviceAddress::new(self.region.address).offset(at)
     }
 
-    /// The way to a queue pair of the peer, whose GID is `to`. Packets of both directions use the
+    /// The way to a queue pair of a peer, whose GID is `to`. Packets of both directions use the
     /// same UDP source port, which the two numbers decide.
-    pub fn path(&self, to: &[u8; 16], own_qp: u32, peer_qp: u32, traffic_class: u8) -> Path {
+    ///
+    /// # Errors
+    /// [`Error::Gid`] for an address that cannot be a peer's; no way there, or nobody who answers.
+    pub fn path(
+        &self,
+        to: &[u8; 16],
+        own_qp: u32,
+        peer_qp: u32,
+        traffic_class: u8,
+    ) -> Result<Path, Error> {
+        let next_hop = self.next_hop(Gid(*to))?;
         let (remote, ip_version) = words(to);
         let (local, _) = words(&self.gid());
-        Path {
+        Ok(Path {
             local,
             remote,
             flow_label: 0,
-            next_hop: self.next_hop,
+            next_hop,
             mac: self.mac,
             source_port: source_port(own_qp, peer_qp),
             tag: 0,
@@ -158,19 +198,50 @@ impl Device {
             ip_version,
             traffic_class,
             hop_limit: 64,
+        })
+    }
+
+    /// The Ethernet address of who takes packets on to a peer.
+    fn next_hop(&self, to: Gid) -> Result<[u8; 6], Error> {
+        let route = self.route(to)?;
+        match self.peer {
+            Some((peer, next_hop)) if peer == to.address() => Ok(next_hop),
+            _ => Ok(neighbor::resolve(&route, self.patience)?),
         }
+    }
+
+    /// The kernel's route to a peer, which must begin here.
+    pub(crate) fn route(&self, to: Gid) -> Result<Route, Error> {
+        route(&self.place, to)
+    }
+
+    /// Where it stands.
+    pub(crate) const fn place(&self) -> &Place {
+        &self.place
     }
 }
 
-/// The interface of a route.
-fn interface(route: &Route) -> Result<Interface, Error> {
-    let missing = |problem: String| Error::Interface {
-        interface: route.interface,
+/// The kernel's route to a peer, which must begin at a place.
+pub(crate) fn route(place: &Place, to: Gid) -> Result<Route, Error> {
+    let refused = |problem| Error::Gid {
+        gid: to.address(),
         problem,
     };
-    let list = interfaces().map_err(|error| missing(error.to_string()))?;
-    let found = list.into_iter().find(|one| one.index == route.interface);
-    found.ok_or_else(|| missing("is not there any more".to_owned()))
+    let address = to.address();
+    if !to.is_unicast() || address.is_loopback() {
+        return Err(refused("is that of no single peer"));
+    }
+    if address.is_ipv4() != place.address.is_ipv4() {
+        return Err(refused("is of another family than ours"));
+    }
+    if address == place.address {
+        return Err(refused("is our own"));
+    }
+    let route = neighbor::route(address)?;
+    match route.interface == place.interface.index {
+        true => Ok(route),
+        false => Err(refused("is reached by another interface")),
+    }
 }
 
 /// An address as a GID.
@@ -182,7 +253,7 @@ pub fn gid(address: IpAddr) -> [u8; 16] {
 }
 
 /// A GID as words of an address, and the IP version.
-fn words(gid: &[u8; 16]) -> ([u32; 4], u8) {
+pub(crate) fn words(gid: &[u8; 16]) -> ([u32; 4], u8) {
     let (fours, _) = gid.as_chunks::<4>();
     let mut words = [0; 4];
     for (word, four) in words.iter_mut().zip(fours) {
@@ -202,6 +273,9 @@ const fn source_port(one: u32, other: u32) -> u16 {
     let label = (value & 0xf_ffff) as u32;
     0xc000 | ((label & 0x3fff) ^ (label >> 14)) as u16
 }
+
+/// Bytes that queue pair 1 receives into.
+pub(crate) const MANAGEMENT_BYTES: u64 = 64 * 320;
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@
     reason = "a launch carries the promise that its parameters are laid out right"
 )]
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +27,9 @@ use crate::runtime::{Kit, format_word};
 pub struct EndpointConfig {
     /// Queue pairs; a power of two.
     pub pairs: u32,
+    /// One of them is queue pair 1, through which connections are managed; then there are two at
+    /// least.
+    pub management: bool,
     /// Regions of memory, at most 2^16.
     pub regions: u32,
     /// The upper bits of the numbers of queue pairs.
@@ -47,6 +50,7 @@ impl Default for EndpointConfig {
     fn default() -> Self {
         Self {
             pairs: 16,
+            management: false,
             regions: 256,
             first_number: 0x0100,
             log_send: 8,
@@ -61,9 +65,22 @@ impl Default for EndpointConfig {
 impl EndpointConfig {
     fn check(&self) -> Result<(), Error> {
         let settings = [
-            ("pairs", self.pairs, 1, 1 << 14, true),
+            (
+                "pairs",
+                self.pairs,
+                1 + u32::from(self.management),
+                1 << 14,
+                true,
+            ),
             ("regions", self.regions, 1, 1 << 16, false),
-            ("first_number", self.first_number, 2, 0x00ff_ffff, false),
+            // Else lower bits would make numbers of it that are not for messages.
+            (
+                "first_number",
+                self.first_number,
+                self.pairs.max(2),
+                0x00ff_ffff,
+                false,
+            ),
             ("log_send", self.log_send, 1, 15, false),
             ("log_receive", self.log_receive, 1, 15, false),
             ("log_stride", self.log_stride, 0, 4, false),
@@ -76,7 +93,7 @@ impl EndpointConfig {
                     field,
                     value: u64::from(value),
                     must: match is_power {
-                        true => "a power of two up to 16384",
+                        true => "a power of two up to 16384, and 2 at least with queue pair 1",
                         false => "within what the queues' formats have",
                     },
                 });
@@ -95,6 +112,7 @@ pub struct Endpoint {
     memory: Vec<Arc<Arena>>,
     regions: Mutex<Vec<u32>>,
     taken: Mutex<u32>,
+    is_managed: AtomicBool,
     idle: Idle,
 }
 
@@ -148,6 +166,7 @@ impl Endpoint {
             memory: memory.to_vec(),
             regions: Mutex::new(vec![0; config.regions as usize]),
             taken: Mutex::new(0),
+            is_managed: AtomicBool::new(false),
             idle: Arc::new(std::thread::yield_now),
         })
     }
@@ -350,9 +369,22 @@ impl Endpoint {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let places = self.table.places.get(*taken as usize).copied();
         let places = places.ok_or(Error::Pairs {
-            most: self.config.pairs,
+            most: self.table.places.len() as u32,
         })?;
         *taken += 1;
+        let arena = Arc::clone(&self.table.arena);
+        Ok(Pair::new(arena, places, config, Arc::clone(&self.idle)))
+    }
+
+    /// Queue pair 1, in its first state: there is one, if the endpoint was made so.
+    ///
+    /// # Errors
+    /// [`Error::Management`] if there is none, or it is taken.
+    pub fn management_pair(&self, config: PairConfig) -> Result<Pair, Error> {
+        let places = self.table.management.ok_or(Error::Management)?;
+        if self.is_managed.swap(true, Ordering::AcqRel) {
+            return Err(Error::Management);
+        }
         let arena = Arc::clone(&self.table.arena);
         Ok(Pair::new(arena, places, config, Arc::clone(&self.idle)))
     }

@@ -26,6 +26,26 @@ pub enum Error {
         /// How many there are.
         most: u32,
     },
+    /// No NIC for messages to hosts whose addresses the kernel serves.
+    #[error(
+        "NIC `{nic}`: the kernel must serve the interface beside us; write xdp:INTERFACE, or \
+         soft,uplink=xdp:INTERFACE"
+    )]
+    Kind {
+        /// Its words.
+        nic: String,
+    },
+    /// It cannot be said where to wait for peers.
+    #[error("{problem}; {cure}")]
+    Address {
+        /// What is wrong.
+        problem: String,
+        /// What helps.
+        cure: String,
+    },
+    /// There is no queue pair 1, or it is taken.
+    #[error("queue pair 1 is not to be had; set `management`, and manage connections once")]
+    Management,
     /// All regions are in use.
     #[error("all {most} regions of the endpoint are in use; raise `regions`")]
     Regions {
@@ -82,11 +102,19 @@ pub enum Error {
     },
 
     // The environment.
+    /// The peer's address cannot be one.
+    #[error("the peer's address {gid} {problem}; see what the peer was told to use")]
+    Gid {
+        /// The address.
+        gid: std::net::IpAddr,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// The interface that leads to the peer cannot be used.
     #[error("interface {interface}: {problem}; see `warpwire interfaces`")]
     Interface {
-        /// Its index.
-        interface: u32,
+        /// Its name, or its index.
+        interface: String,
         /// What is wrong.
         problem: String,
     },

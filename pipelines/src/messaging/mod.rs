@@ -8,10 +8,14 @@ mod device;
 mod endpoint;
 mod error;
 mod pair;
+mod place;
 pub mod table;
 
 pub use device::{Device, DeviceConfig, gid};
+pub(crate) use device::{MANAGEMENT_BYTES, route, words};
 pub use endpoint::{Endpoint, EndpointConfig, Idle, MemoryRegion};
 pub use error::Error;
-pub use pair::{Completed, Message, Pair, PairConfig, Work};
+pub use pair::{Completed, Message, Pair, PairConfig, Work, connect_all};
+pub(crate) use place::Place;
+pub use place::check;
 pub use warpwire_engine::tables::Path;

@@ -146,13 +146,7 @@ impl Pair {
         start: Start,
         path: Path,
     ) -> Result<(), Error> {
-        let attributes = Attributes {
-            local_qp: warpwire_protocols::wire::bth::Qpn::new(self.places.number),
-            ..attributes
-        };
-        self.ask(State::Init, None)?;
-        self.ask(State::ReadyToReceive, Some((attributes, start, path)))?;
-        self.ask(State::ReadyToSend, None)
+        connect_all(std::slice::from_mut(self), &[(attributes, start, path)])
     }
 
     /// Moves it to a state.
@@ -163,11 +157,54 @@ impl Pair {
         self.ask(state, None)
     }
 
+    /// Ends its connection, if it has one: what was posted comes back and is forgotten. Then it can
+    /// be connected again.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`].
+    pub fn reset(&mut self) -> Result<(), Error> {
+        // Everything comes back before the engine hears the second wish: there is room, because
+        // slots whose completions were not polled cannot be posted again.
+        self.ask(State::Error, None)?;
+        self.ask(State::Reset, None)?;
+        while self.poll().is_some() {}
+        // Some ended without a word: sends that were not to tell, a receive that was half full.
+        let (send, receive) = (self.sends.next(), self.receives.next());
+        // SAFETY: the queue lies in the arena, this is its only user, and nothing is under way.
+        self.sends = unsafe { SendQueue::attach(self.places.send, send) };
+        // SAFETY: as above.
+        self.receives = unsafe { ReceiveQueue::attach(self.places.receive, receive) };
+        Ok(())
+    }
+
+    /// Gives way, unless the patience is at its end.
+    fn still_waiting(&self, started: Instant, what: &'static str) -> Result<(), Error> {
+        if started.elapsed() >= self.patience {
+            return Err(Error::Deadline {
+                number: self.places.number,
+                what,
+                waited: self.patience,
+            });
+        }
+        (self.idle)();
+        Ok(())
+    }
+
     fn ask(
         &mut self,
         state: State,
         connection: Option<(Attributes, Start, Path)>,
     ) -> Result<(), Error> {
+        let wish = self.wish(state, connection)?;
+        self.obeyed(&wish)
+    }
+
+    /// Tells the engine what is wanted.
+    fn wish(
+        &mut self,
+        state: State,
+        connection: Option<(Attributes, Start, Path)>,
+    ) -> Result<Wish, Error> {
         let (attributes, start, path) = connection.unwrap_or_default();
         let wanted = Wanted {
             state: state as u32,
@@ -184,27 +221,29 @@ impl Pair {
         let number = command.load(Ordering::Relaxed).wrapping_add(1);
         // pairs with: the engine's load of the command.
         command.store(number, Ordering::Release);
+        Ok(Wish {
+            number,
+            state,
+            mtu: attributes.mtu.bytes(),
+        })
+    }
+
+    /// Waits until the engine has done what is wanted.
+    fn obeyed(&self, wish: &Wish) -> Result<(), Error> {
         let started = Instant::now();
         let answer = self.word(std::mem::offset_of!(Mail, answer))?;
-        while answer.load(Ordering::Acquire) != number {
-            if started.elapsed() >= self.patience {
-                return Err(Error::Deadline {
-                    number: self.places.number,
-                    what: "the engine did not obey",
-                    waited: self.patience,
-                });
-            }
-            (self.idle)();
+        while answer.load(Ordering::Acquire) != wish.number {
+            self.still_waiting(started, "the engine did not obey")?;
         }
         match self.mail_word(std::mem::offset_of!(Mail, refused)) {
             0 => Ok(()),
             REFUSED_MTU => Err(Error::Mtu {
                 number: self.places.number,
-                mtu: wanted.attributes.mtu.bytes(),
+                mtu: wish.mtu,
             }),
             _ => Err(Error::Move {
                 number: self.places.number,
-                to: state,
+                to: wish.state,
             }),
         }
     }
@@ -332,6 +371,39 @@ impl Pair {
             (self.idle)();
         }
     }
+}
+
+/// What was asked of the engine.
+struct Wish {
+    number: u32,
+    state: State,
+    mtu: u32,
+}
+
+/// Takes queue pairs from their first state to where they receive and send, all at once.
+///
+/// # Errors
+/// [`Error::Move`], [`Error::Deadline`].
+pub fn connect_all(
+    pairs: &mut [Pair],
+    connections: &[(Attributes, Start, Path)],
+) -> Result<(), Error> {
+    for state in [State::Init, State::ReadyToReceive, State::ReadyToSend] {
+        let mut wishes = Vec::with_capacity(pairs.len());
+        for (pair, (attributes, start, path)) in pairs.iter_mut().zip(connections) {
+            let attributes = Attributes {
+                local_qp: warpwire_protocols::wire::bth::Qpn::new(pair.places.number),
+                ..*attributes
+            };
+            let connects = state == State::ReadyToReceive;
+            let connection = connects.then_some((attributes, *start, *path));
+            wishes.push(pair.wish(state, connection)?);
+        }
+        for (pair, wish) in pairs.iter().zip(&wishes) {
+            pair.obeyed(wish)?;
+        }
+    }
+    Ok(())
 }
 
 const STATES: [State; 7] = [

@@ -32,8 +32,10 @@ pub struct Table {
     pub regions: DeviceAddress,
     /// The [`EngineCounters`].
     pub counters: DeviceAddress,
-    /// The queue pairs, as many as were asked for, in their first state.
+    /// The queue pairs for messages, in their first state.
     pub places: Vec<PairPlaces>,
+    /// Queue pair 1, if it was asked for.
+    pub management: Option<PairPlaces>,
 }
 
 /// What the host needs of a queue pair.
@@ -61,13 +63,21 @@ pub fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaErr
     let regions = arena.place_all(&vec![Region::default(); config.regions as usize])?;
     let counters = arena.place(EngineCounters::default())?;
     let mut places = Vec::new();
+    let mut management = None;
     let mut pairs = Vec::new();
     for place in 0..config.pairs {
-        // Queue pairs 0 and 1 are not for messages.
-        let number = config.first_number & !(config.pairs - 1) | place;
+        // A queue pair lies where the lower bits of its number say.
+        let number = match place {
+            MANAGEMENT if config.management => MANAGEMENT,
+            // Queue pairs 0 and 1 are not for messages.
+            place => config.first_number & !(config.pairs - 1) | place,
+        };
         let (block, shared) = pair(&arena, config, number)?;
         pairs.push(block);
-        places.push(shared);
+        match number {
+            MANAGEMENT => management = Some(shared),
+            _ => places.push(shared),
+        }
     }
     let pairs = arena.place_all(&pairs)?;
     let block = EngineBlock {
@@ -99,6 +109,7 @@ pub fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaErr
         regions: regions.address,
         counters: counters.address,
         places,
+        management,
         arena,
     })
 }
@@ -201,5 +212,7 @@ fn bytes(config: &EndpointConfig) -> usize {
     config.pairs as usize * pair + regions + size_of::<EngineBlock>() + 16384
 }
 
+/// The queue pair through which connections are managed.
+pub(super) const MANAGEMENT: u32 = 1;
 /// Reads and atomics that a queue pair keeps for its peer.
 const FETCHES: u32 = 16;

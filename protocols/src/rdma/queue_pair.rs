@@ -93,7 +93,7 @@ impl QueuePair {
         &self.rate
     }
 
-    /// The owner moves it to `to`.
+    /// The owner moves it to `to`; in [`State::Error`] everything posted comes back flushed.
     ///
     /// # Errors
     /// [`IllegalMove`].
@@ -103,6 +103,10 @@ impl QueuePair {
             return Err(IllegalMove { from, to });
         }
         self.state = to;
+        if to == State::Error {
+            // What is under way comes back flushed.
+            self.requester.fail(Status::Flushed);
+        }
         Ok(())
     }
 

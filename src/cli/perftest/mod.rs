@@ -1,29 +1,25 @@
 //! `warpwire bench send-bw` and its siblings: the figures of perftest, with perftest or another
 //! warpwire at the other end.
 
+mod ends;
+mod options;
 mod table;
 mod traffic;
 
-use std::time::Duration;
+use std::fs::File;
 
-use warpwire_pipelines::connect::perftest::{
-    Destination, Direction, Hello, PORT, Results, Role, Session, Tool,
-};
-use warpwire_pipelines::connect::{Conversation, Listener};
-use warpwire_pipelines::messaging::{Device, DeviceConfig, EndpointConfig, Pair, PairConfig};
-use warpwire_protocols::rdma::{Attributes, Mtu, Start};
+use warpwire_pipelines::connect::perftest::{Destination, Direction, Hello, Role, Session, Tool};
+use warpwire_pipelines::connect::{self, Channel};
+use warpwire_pipelines::messaging::{self, Device, Pair, PairConfig};
+use warpwire_protocols::rdma::{Mtu, Service};
 use warpwire_protocols::wire::Gid;
 use warpwire_protocols::wire::bth::{Psn, Qpn};
 
 use super::Failure;
+use options::Options;
+pub(super) use options::{LONGEST_MESSAGE, LONGEST_PATIENCE};
 use table::Table;
 use traffic::Traffic;
-
-/// Bytes of the longest message that a region of one measurement holds.
-pub(super) const LONGEST_MESSAGE: i64 = 1 << 30;
-
-/// Seconds: an hour without progress is no measurement.
-pub(super) const LONGEST_PATIENCE: u64 = 3600;
 
 /// What is measured.
 #[derive(clap::Subcommand)]
@@ -42,82 +38,21 @@ pub(super) enum Measure {
     ReadLat(Options),
     /// Latency of atomics, as ib_atomic_lat
     AtomicLat(Options),
-}
-
-/// The options of perftest, as far as they mean something here.
-#[derive(clap::Args)]
-pub(super) struct Options {
-    /// The server to go to; without it, wait for a client
-    host: Option<String>,
-    /// TCP port of the exchange
-    #[arg(short, long, default_value_t = PORT)]
-    port: u16,
-    /// The NIC, such as xdp:eth0; without it, AF_XDP on the interface that leads to the peer
-    #[arg(short = 'd', long = "nic", value_name = "NIC")]
-    nic: Option<String>,
-    /// Bytes of a message; 65536 for bandwidths and 2 for latencies if absent
-    #[arg(short, long, value_parser = clap::value_parser!(u32).range(..=LONGEST_MESSAGE))]
-    size: Option<u32>,
-    /// Messages
-    #[arg(
-        short = 'n', long = "iters", default_value_t = 1000,
-        value_parser = clap::value_parser!(u32).range(1..)
-    )]
-    iterations: u32,
-    /// Path MTU; that of the link if absent
-    #[arg(short, long)]
-    mtu: Option<u32>,
-    /// Requests under way at most
-    #[arg(
-        short = 't', long = "tx-depth", default_value_t = 128,
-        value_parser = clap::value_parser!(u32).range(1..=32768)
-    )]
-    tx_depth: u32,
-    /// Receives posted at most
-    #[arg(
-        short = 'r', long = "rx-depth", default_value_t = 512,
-        value_parser = clap::value_parser!(u32).range(1..=32768)
-    )]
-    rx_depth: u32,
-    /// Queue pairs
-    #[arg(
-        short = 'q', long = "qp", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=16384)
-    )]
-    pairs: u32,
-    /// Acknowledgement timeout, coded
-    #[arg(
-        short = 'u', long = "qp-timeout", default_value_t = 14,
-        value_parser = clap::value_parser!(u8).range(..=31)
-    )]
-    timeout: u8,
-    /// Report Gb/sec instead of MiB/sec
-    #[arg(long = "report_gbits")]
-    gbits: bool,
-    /// Also write the results to this file as JSON
-    #[arg(long = "out_json_file", value_name = "FILE")]
-    json: Option<std::path::PathBuf>,
-    /// Longest time without progress, in seconds
-    #[arg(
-        long, default_value_t = 60,
-        value_parser = clap::value_parser!(u64).range(1..=LONGEST_PATIENCE)
-    )]
-    patience: u64,
-    /// Of no effect here: perftest's users write it
-    #[arg(short = 'F', hide = true)]
-    no_frequency_warning: bool,
+    /// Rate of writes of 8 bytes, as ib_write_bw -s 8
+    Msgrate(Options),
 }
 
 impl Measure {
-    const fn parts(&self) -> (Tool, &Options) {
+    const fn parts(&self) -> (Tool, &Options, Option<u32>) {
         match self {
-            Self::SendBw(options) => (Tool::SendBandwidth, options),
-            Self::WriteBw(options) => (Tool::WriteBandwidth, options),
-            Self::ReadBw(options) => (Tool::ReadBandwidth, options),
-            Self::SendLat(options) => (Tool::SendLatency, options),
-            Self::WriteLat(options) => (Tool::WriteLatency, options),
-            Self::ReadLat(options) => (Tool::ReadLatency, options),
-            Self::AtomicLat(options) => (Tool::AtomicLatency, options),
+            Self::SendBw(options) => (Tool::SendBandwidth, options, None),
+            Self::WriteBw(options) => (Tool::WriteBandwidth, options, None),
+            Self::ReadBw(options) => (Tool::ReadBandwidth, options, None),
+            Self::SendLat(options) => (Tool::SendLatency, options, None),
+            Self::WriteLat(options) => (Tool::WriteLatency, options, None),
+            Self::ReadLat(options) => (Tool::ReadLatency, options, None),
+            Self::AtomicLat(options) => (Tool::AtomicLatency, options, None),
+            Self::Msgrate(options) => (Tool::WriteBandwidth, options, Some(8)),
         }
     }
 }
@@ -130,188 +65,236 @@ const fn is_latency(tool: Tool) -> bool {
     )
 }
 
-/// Everything that a measurement runs on.
-struct Bench<'a> {
+/// What is to be done, checked before anybody waits for us.
+struct Plan<'a> {
     tool: Tool,
     options: &'a Options,
-    device: Device,
-    pairs: Vec<Pair>,
     role: Role,
-    size: u32,
-    mtu: Mtu,
+    direction: Direction,
+    /// Sizes of messages, one after the other.
+    sizes: Vec<u32>,
+    service: Service,
+    /// The path MTU that was asked for.
+    mtu: Option<Mtu>,
 }
 
 pub(super) fn run(measure: &Measure) -> Result<(), Failure> {
-    let (tool, options) = measure.parts();
-    let patience = Duration::from_secs(options.patience);
-    let (conversation, role) = meet(options, patience)?;
-    let mut bench = Bench::open(tool, options, &conversation, role, patience)?;
-    let rounds = tool.rounds(Direction::One);
-    let hello = Hello::new(bench.mtu as u8);
-    let mut session = Session::greet(conversation, role, rounds, &hello)?;
-    let own = bench.destinations();
-    let theirs = session.exchange(&own)?.to_vec();
-    let agreed = Mtu::from_code(session.mtu()).unwrap_or(bench.mtu);
-    bench.connect(&own, &theirs, agreed)?;
-    let table = Table::new(&bench, &own, &theirs, agreed);
-    table.head();
-    let mut traffic = Traffic::new(&mut bench, &theirs)?;
-    session.begin()?;
-    session.channel().extend(patience);
-    let told = traffic.play()?;
-    session.channel().extend(patience);
-    let results = told
-        .as_ref()
-        .map_or(Results::default(), |told| told.results());
-    session.end(&results)?;
-    if let Some(told) = told {
-        table.row(&told, options)?;
-    }
-    table.foot();
-    Ok(())
+    let (tool, options, size) = measure.parts();
+    let plan = Plan::new(tool, options, size)?;
+    messaging::check(options.nic.as_deref())?;
+    let json = options.json_file().map(|path| {
+        let file = File::create(&path);
+        file.map(|file| (path.clone(), file))
+            .map_err(|source| Failure::File { path, source })
+    });
+    let json = json.transpose()?;
+    let outcome = match options.by_cm {
+        true => plan.over_cm(json),
+        false => plan.over_tcp(json),
+    };
+    outcome.map_err(|failure| plan.explain(failure))
 }
 
-/// Dials the server, or waits for a client.
-fn meet(options: &Options, patience: Duration) -> Result<(Conversation, Role), Failure> {
-    match &options.host {
-        Some(host) => {
-            let address = format!("{host}:{}", options.port);
-            Ok((Conversation::dial(&address, patience)?, Role::Client))
-        }
-        None => {
-            let listener = Listener::bind(&format!("[::]:{}", options.port))?;
-            Ok((listener.accept(patience, patience)?, Role::Server))
-        }
-    }
-}
+/// Where results go as JSON.
+type Json = Option<(std::path::PathBuf, File)>;
 
-impl<'a> Bench<'a> {
-    fn open(
-        tool: Tool,
-        options: &'a Options,
-        conversation: &Conversation,
-        role: Role,
-        patience: Duration,
-    ) -> Result<Self, Failure> {
-        let size = match (tool, options.size) {
-            (Tool::AtomicLatency, _) => 8,
-            (_, Some(size)) => size,
-            (_, None) if is_latency(tool) => 2,
-            (_, None) => 65536,
+impl<'a> Plan<'a> {
+    fn new(tool: Tool, options: &'a Options, size: Option<u32>) -> Result<Self, Failure> {
+        let wrong = |words: &str| Err(Failure::Bench(words.to_owned()));
+        let sizes = match (tool, options.size.or(size)) {
+            (Tool::AtomicLatency, _) => vec![8],
+            (_, _) if options.all_sizes => (1..=23).map(|log| 1 << log).collect(),
+            (_, Some(size)) => vec![size],
+            (_, None) if is_latency(tool) => vec![2],
+            (_, None) => vec![65536],
         };
-        let log = |depth: u32| 32 - depth.max(2).next_power_of_two().leading_zeros();
-        let endpoint = EndpointConfig {
-            pairs: options.pairs.next_power_of_two(),
-            log_send: log(options.tx_depth).min(15),
-            log_receive: log(options.rx_depth).min(15),
-            first_number: 0x0400 * (1 + u32::from(role == Role::Server)),
-            ..EndpointConfig::default()
-        };
-        let device = Device::open(
-            conversation.peer_address(),
-            &DeviceConfig {
-                nic: options.nic.clone(),
-                bytes: 2 * part(size) as usize * options.pairs as usize,
-                endpoint,
-                patience,
-                chance: u64::from(std::process::id()),
-            },
-        )?;
-        let link = device.mtu().unwrap_or(Mtu::M256);
-        let mtu = match options.mtu {
-            None => link,
-            Some(bytes) => Mtu::ALL
-                .into_iter()
-                .find(|mtu| mtu.bytes() == bytes && *mtu <= link)
-                .ok_or_else(|| {
-                    let most = link.bytes();
-                    Failure::Bench(format!(
-                        "-m {bytes}: write 256, 512, 1024, 2048 or 4096; the link has room for \
-                         {most}"
-                    ))
-                })?,
-        };
-        let pairs = (0..options.pairs)
-            .map(|_| device.endpoint().pair(PairConfig::default()))
-            .collect::<Result<Vec<_>, _>>()?;
+        let service = options.connection.service();
+        let is_send = matches!(tool, Tool::SendBandwidth | Tool::SendLatency);
+        let is_fetch = matches!(tool, Tool::ReadBandwidth | Tool::ReadLatency);
+        if options.is_both && is_latency(tool) {
+            return wrong("-b: a latency goes to and fro already; leave it out");
+        }
+        if options.pairs > 1 && is_latency(tool) {
+            return wrong("-q: a latency is that of one queue pair; leave it out");
+        }
+        if service == Service::Ud && (!is_send || options.by_cm) {
+            return wrong("-c UD: datagrams are sent, and found without -R; write -c RC");
+        }
+        if service == Service::Uc && (is_fetch || tool == Tool::AtomicLatency) {
+            return wrong("-c UC: such a connection has no reads and atomics; write -c RC");
+        }
+        let mtu = options.mtu.map(|bytes| {
+            let known = Mtu::ALL.into_iter().find(|mtu| mtu.bytes() == bytes);
+            known.ok_or_else(|| {
+                Failure::Bench(format!("-m {bytes}: write 256, 512, 1024, 2048 or 4096"))
+            })
+        });
         Ok(Self {
             tool,
             options,
-            device,
-            pairs,
-            role,
-            size,
-            mtu,
+            role: match options.host {
+                Some(_) => Role::Client,
+                None => Role::Server,
+            },
+            direction: match options.is_both {
+                true => Direction::Both,
+                false => Direction::One,
+            },
+            sizes,
+            service,
+            mtu: mtu.transpose()?,
         })
     }
 
-    /// What the peer is told of each queue pair.
-    fn destinations(&self) -> Vec<Destination> {
+    /// The size of the longest message.
+    fn longest(&self) -> u32 {
+        self.sizes.iter().copied().max().unwrap_or(0)
+    }
+
+    /// Where a queue pair's messages arrive, and what its requests send lies one part before.
+    fn target(&self, place: u64) -> u64 {
+        (2 * place + 1) * u64::from(part(self.longest()))
+    }
+
+    fn source(&self, place: u64) -> u64 {
+        2 * place * u64::from(part(self.longest()))
+    }
+
+    /// Words about two ends that do not fit together.
+    fn explain(&self, failure: Failure) -> Failure {
+        let is_odd = matches!(
+            failure,
+            Failure::Connect(
+                connect::Error::Field { .. }
+                    | connect::Error::Broken { .. }
+                    | connect::Error::Late { .. }
+            ) | Failure::Traffic(_)
+        );
+        match is_odd {
+            true => Failure::Bench(format!(
+                "{failure}; does the other end run {} or its like, with the same -s, -n, -q, -c, \
+                 -a, -b and -R?",
+                name(self.tool)
+            )),
+            false => failure,
+        }
+    }
+}
+
+/// Everything that a measurement runs on.
+struct Bench<'a> {
+    plan: &'a Plan<'a>,
+    device: &'a Device,
+    pairs: Vec<Pair>,
+    mtu: Mtu,
+}
+
+impl<'a> Bench<'a> {
+    fn new(plan: &'a Plan<'a>, device: &'a Device) -> Result<Self, Failure> {
+        let pairs = (0..plan.options.pairs)
+            .map(|_| device.endpoint().pair(PairConfig::default()))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            mtu: plan.mtu_on(device)?,
+            plan,
+            device,
+            pairs,
+        })
+    }
+
+    fn hello(&self) -> Hello {
+        Hello::new(self.mtu as u8)
+    }
+
+    /// What the peer is told of each queue pair, whose first packets have these sequence numbers.
+    fn destinations(&self, psns: impl IntoIterator<Item = Psn>) -> Vec<Destination> {
         let region = self.device.region();
-        let reads = match self.tool {
-            Tool::ReadBandwidth | Tool::ReadLatency | Tool::AtomicLatency => 16,
+        let reads = match self.plan.tool {
+            Tool::ReadBandwidth | Tool::ReadLatency | Tool::AtomicLatency => READS,
             _ => 1,
         };
-        let pairs = self.pairs.iter().zip(0u64..);
-        let told = pairs.map(|(pair, place)| Destination {
+        let pairs = self.pairs.iter().zip(psns).zip(0u64..);
+        let told = pairs.map(|((pair, psn), place)| Destination {
             lid: 0,
             reads,
             qp: Qpn::new(pair.number()),
-            psn: Psn::new(chance(place)),
+            psn,
             rkey: region.key,
-            address: region.address + self.target(place),
+            address: region.address + self.plan.target(place),
             gid: Gid(self.device.gid()),
             srq: 0,
-            // Not told over TCP.
+            // Told with -R alone: ours has one.
             gid_index: 0,
         });
         told.collect()
     }
 
-    /// Where a queue pair's messages arrive, and what its requests send lies one part before.
-    fn target(&self, place: u64) -> u64 {
-        (2 * place + 1) * u64::from(part(self.size))
-    }
-
-    fn source(&self, place: u64) -> u64 {
-        2 * place * u64::from(part(self.size))
-    }
-
-    fn connect(
+    /// The queue pairs are ready: the table, and what it is about.
+    fn measure<C: Channel>(
         &mut self,
+        session: &mut Session<C>,
         own: &[Destination],
         theirs: &[Destination],
-        mtu: Mtu,
+        json: Json,
     ) -> Result<(), Failure> {
-        for (pair, (own, peer)) in self.pairs.iter_mut().zip(own.iter().zip(theirs)) {
-            let attributes = Attributes {
-                mtu,
-                timeout: self.options.timeout,
-                reads: peer.reads.clamp(1, 16) as u8,
-                remote_qp: peer.qp,
-                ..Attributes::default()
-            };
-            let start = Start {
-                send: own.psn,
-                receive: peer.psn,
-            };
-            let path = self
-                .device
-                .path(&peer.gid.0, own.qp.value(), peer.qp.value(), 0);
-            pair.connect(attributes, start, path)?;
+        let patience = self.plan.options.patience();
+        let mut table = Table::new(self, own, theirs, json);
+        table.head();
+        let plan = self.plan;
+        let mut traffic = Traffic::new(self, theirs)?;
+        session.begin()?;
+        let mut results = None;
+        for (place, size) in plan.sizes.iter().enumerate() {
+            if place > 0 {
+                session.channel().extend(patience);
+                session.between()?;
+            }
+            let told = traffic.play(*size)?;
+            if let Some(told) = told {
+                results = Some(told.results());
+                // What both ends measured is one row, which comes later.
+                if plan.direction == Direction::One {
+                    table.row(told, None);
+                }
+            }
         }
-        Ok(())
+        session.channel().extend(patience);
+        if plan.sizes.len() > 1 {
+            session.after_sizes()?;
+        }
+        let heard = session.end(&results.unwrap_or_default())?;
+        if let (Direction::Both, Some(told)) = (plan.direction, traffic.last()) {
+            table.row(told, heard.as_ref());
+        }
+        table.end()
     }
 }
 
-/// Bytes that a message gets: whole pages.
+/// Bytes that a message gets: whole pages, and room before it for what precedes a datagram.
 const fn part(size: u32) -> u32 {
     let size = if size < 4096 { 4096 } else { size };
-    size.next_multiple_of(4096)
+    size.next_multiple_of(4096) + 4096
 }
 
-/// A sequence number to start from.
-fn chance(place: u64) -> u32 {
+/// A sequence number to start from, which nobody can guess.
+fn chance(place: u64) -> Psn {
     use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(place) as u32 & 0x00ff_ffff
+    Psn::new(RandomState::new().hash_one(place) as u32)
 }
+
+/// The program of perftest that does the same.
+const fn name(tool: Tool) -> &'static str {
+    match tool {
+        Tool::SendBandwidth => "ib_send_bw",
+        Tool::WriteBandwidth => "ib_write_bw",
+        Tool::ReadBandwidth => "ib_read_bw",
+        Tool::AtomicBandwidth => "ib_atomic_bw",
+        Tool::SendLatency => "ib_send_lat",
+        Tool::WriteLatency => "ib_write_lat",
+        Tool::ReadLatency => "ib_read_lat",
+        Tool::AtomicLatency => "ib_atomic_lat",
+    }
+}
+
+/// Reads and atomics that a queue pair answers at once.
+const READS: u16 = 16;

@@ -1,21 +1,22 @@
 //! Tables as perftest prints them.
 
-use std::fs;
+use std::io::Write;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use serde_json::json;
-use warpwire_pipelines::connect::perftest::{Destination, Tool};
-use warpwire_protocols::rdma::Mtu;
+use warpwire_pipelines::connect::perftest::{Destination, Direction, Results, Tool};
 
 use super::traffic::{MIB, Told};
-use super::{Bench, Failure, Options, is_latency};
+use super::{Bench, Failure, Json, is_latency};
 
 /// What is printed before and after the figures.
 pub(super) struct Table {
     tool: Tool,
     lines: Vec<String>,
     gbits: bool,
+    json: Json,
+    records: Vec<serde_json::Value>,
 }
 
 const RULE: &str =
@@ -26,32 +27,45 @@ impl Table {
         bench: &Bench<'_>,
         own: &[Destination],
         theirs: &[Destination],
-        mtu: Mtu,
+        json: Json,
     ) -> Self {
-        let options = bench.options;
+        let plan = bench.plan;
+        let options = plan.options;
+        let (by_cm, exchange) = match options.by_cm {
+            true => ("ON", "rdma_cm"),
+            false => ("OFF", "Ethernet"),
+        };
+        let title = title(plan.tool);
+        let title = match plan.direction {
+            Direction::One => title.to_owned(),
+            Direction::Both => title.replacen(" BW", " Bidirectional BW", 1),
+        };
+        let service = format!("{:?}", plan.service).to_uppercase();
         let mut lines = vec![
             RULE.to_owned(),
-            format!("                    {}", title(bench.tool)),
+            format!("                    {title}"),
             format!(" Device         : {}", bench.device.words()),
             format!(
                 " Number of qps   : {}\t\tTransport type : RoCEv2",
                 own.len()
             ),
-            " Connection type : RC\t\tUsing SRQ      : OFF".to_owned(),
+            format!(" Connection type : {service}\t\tUsing SRQ      : OFF"),
             format!(" TX depth        : {}", options.tx_depth),
-            format!(" Mtu             : {}[B]", mtu.bytes()),
+            format!(" Mtu             : {}[B]", bench.mtu.bytes()),
             " Link type       : Ethernet".to_owned(),
-            " rdma_cm QPs     : OFF".to_owned(),
-            " Data ex. method : Ethernet".to_owned(),
+            format!(" rdma_cm QPs     : {by_cm}"),
+            format!(" Data ex. method : {exchange}"),
             RULE.to_owned(),
         ];
         lines.extend(own.iter().flat_map(|one| address("local", one)));
         lines.extend(theirs.iter().flat_map(|one| address("remote", one)));
         lines.push(RULE.to_owned());
         Self {
-            tool: bench.tool,
+            tool: plan.tool,
             lines,
             gbits: options.gbits,
+            json,
+            records: Vec::new(),
         }
     }
 
@@ -72,40 +86,48 @@ impl Table {
         }
     }
 
-    pub(super) fn row(&self, told: &Told, options: &Options) -> Result<(), Failure> {
+    /// A row; with both directions, what the peer measured is added.
+    pub(super) fn row(&mut self, told: &Told, peer: Option<&Results>) {
         let record = if is_latency(self.tool) {
             latency_row(told)
         } else {
-            self.bandwidth_row(told)
+            self.bandwidth_row(told, peer)
         };
-        if let Some(path) = &options.json {
-            let text = serde_json::to_string_pretty(&record).unwrap_or_default();
-            fs::write(path, text + "\n").map_err(|source| Failure::File {
-                path: path.clone(),
-                source,
-            })?;
-        }
-        Ok(())
+        self.records.push(record);
     }
 
-    fn bandwidth_row(&self, told: &Told) -> serde_json::Value {
-        let rate = match self.gbits {
-            true => told.rate() * 8.0 / 1e9,
-            false => told.rate() / MIB,
+    fn bandwidth_row(&self, told: &Told, peer: Option<&Results>) -> serde_json::Value {
+        let unit = match self.gbits {
+            true => 1e9 / 8.0,
+            false => MIB,
         };
-        let messages = told.messages() / 1e6;
+        let peer = peer.copied().unwrap_or_default();
+        let peak = (told.peak_rate() + peer.peak * MIB) / unit;
+        let rate = (told.rate() + peer.average * MIB) / unit;
+        let messages = told.messages() / 1e6 + peer.message_rate;
         println!(
-            " {:<10} {:<14} {rate:<18.2} {rate:<20.2} {messages:<.6}",
+            " {:<10} {:<14} {peak:<18.2} {rate:<20.2} {messages:<.6}",
             told.size, told.iterations
         );
         json!({
             "MsgSize": told.size, "n_iterations": told.iterations,
-            "BW_peak": rate, "BW_average": rate, "MsgRate": messages,
+            "BW_peak": peak, "BW_average": rate, "MsgRate": messages,
         })
     }
 
-    pub(super) fn foot(&self) {
+    /// The end, and the file.
+    pub(super) fn end(self) -> Result<(), Failure> {
         println!("{RULE}");
+        let Some((path, mut file)) = self.json else {
+            return Ok(());
+        };
+        let record = match self.records.as_slice() {
+            [one] => one.clone(),
+            several => serde_json::Value::from(several.to_vec()),
+        };
+        let text = serde_json::to_string_pretty(&record).unwrap_or_default();
+        let written = file.write_all((text + "\n").as_bytes());
+        written.map_err(|source| Failure::File { path, source })
     }
 }
 

@@ -2,20 +2,33 @@
 
 use std::time::{Duration, Instant};
 
-use warpwire_pipelines::connect::perftest::{Destination, Results, Role, Tool};
+use warpwire_pipelines::connect::perftest::{Destination, Direction, Results, Role, Tool};
 use warpwire_pipelines::messaging::{Completed, Work};
-use warpwire_ring::mlx5::layout::Opcode;
+use warpwire_protocols::rdma::{ROUTE_HEADER_BYTES, Service};
+use warpwire_ring::mlx5::layout::{DATAGRAM_EXTENDED, DatagramSegment, Opcode};
 use warpwire_ring::mlx5::post::{Gather, Order, Payload};
 
-use super::{Bench, Failure, is_latency};
+use super::ends::QKEY;
+use super::{Bench, Failure};
 
 /// A measurement under way.
 pub(super) struct Traffic<'a, 'b> {
     bench: &'a mut Bench<'b>,
-    theirs: Vec<Destination>,
+    /// What every request of a queue pair says.
+    orders: Vec<Order>,
     patience: Duration,
-    /// Receives that are posted, by queue pair.
-    posted: Vec<u32>,
+    flows: Vec<Flow>,
+    last: Option<Told>,
+}
+
+/// How far a queue pair has come.
+#[derive(Clone, Copy, Default)]
+struct Flow {
+    posted: u32,
+    done: u32,
+    received: u32,
+    /// Receives that are posted.
+    waiting: u32,
 }
 
 /// What was measured.
@@ -23,6 +36,8 @@ pub(super) struct Told {
     pub(super) size: u32,
     pub(super) iterations: u64,
     pub(super) elapsed: Duration,
+    /// The highest rate of a tenth of the messages, in messages a second.
+    pub(super) peak: f64,
     /// Of latencies: one a message, sorted.
     pub(super) samples: Vec<Duration>,
 }
@@ -30,8 +45,12 @@ pub(super) struct Told {
 impl Told {
     /// Bytes a second.
     pub(super) fn rate(&self) -> f64 {
-        let bytes = f64::from(self.size) * self.iterations as f64;
-        bytes / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
+        self.messages() * f64::from(self.size)
+    }
+
+    /// Bytes a second while it was fastest.
+    pub(super) fn peak_rate(&self) -> f64 {
+        self.peak.max(self.messages()) * f64::from(self.size)
     }
 
     pub(super) fn messages(&self) -> f64 {
@@ -42,7 +61,7 @@ impl Told {
         Results {
             size: u64::from(self.size),
             iterations: self.iterations,
-            peak: self.rate() / MIB,
+            peak: self.peak_rate() / MIB,
             average: self.rate() / MIB,
             message_rate: self.messages() / 1e6,
         }
@@ -51,265 +70,306 @@ impl Told {
 
 pub(super) const MIB: f64 = 1024.0 * 1024.0;
 
+/// When messages were posted, and when they were done.
+#[derive(Default)]
+struct Times {
+    posted: Vec<Instant>,
+    done: Vec<Instant>,
+}
+
+impl Times {
+    fn note(times: &mut Vec<Instant>, count: u32) {
+        let room = MOST_TIMES.saturating_sub(times.len());
+        times.extend(std::iter::repeat_n(
+            Instant::now(),
+            room.min(count as usize),
+        ));
+    }
+
+    /// The highest rate of a tenth of the messages, from when its first was posted until its last
+    /// was done, in messages a second.
+    fn peak(&self) -> f64 {
+        let tenth = (self.done.len() / 10).max(1);
+        let spans = self.posted.iter().zip(self.done.iter().skip(tenth - 1));
+        let shortest = spans
+            .map(|(posted, done)| done.duration_since(*posted))
+            .min();
+        let seconds = shortest.map_or(f64::INFINITY, |span| span.as_secs_f64());
+        tenth as f64 / seconds.max(f64::MIN_POSITIVE)
+    }
+}
+
+/// Messages whose times are kept.
+const MOST_TIMES: usize = 1 << 20;
+
 impl<'a, 'b> Traffic<'a, 'b> {
     pub(super) fn new(bench: &'a mut Bench<'b>, theirs: &[Destination]) -> Result<Self, Failure> {
-        let patience = Duration::from_secs(bench.options.patience);
-        let posted = vec![0; bench.pairs.len()];
+        let patience = bench.plan.options.patience();
+        let flows = vec![Flow::default(); bench.pairs.len()];
+        let places = 0..bench.pairs.len();
+        let orders = places.map(|place| bench.order(place, theirs.get(place)));
+        let orders = orders.collect::<Result<Vec<_>, _>>()?;
         let mut traffic = Self {
             bench,
-            theirs: theirs.to_vec(),
+            orders,
             patience,
-            posted,
+            flows,
+            last: None,
         };
         if traffic.receives() {
-            for place in 0..traffic.posted.len() {
+            for place in 0..traffic.flows.len() {
                 traffic.fill(place)?;
             }
         }
         Ok(traffic)
     }
 
+    /// What was measured last.
+    pub(super) fn last(&self) -> Option<&Told> {
+        self.last.as_ref()
+    }
+
     /// Whether messages go into receives here.
     fn receives(&self) -> bool {
-        match self.bench.tool {
-            Tool::SendBandwidth => self.bench.role == Role::Server,
+        let plan = self.bench.plan;
+        match plan.tool {
+            Tool::SendBandwidth => plan.role == Role::Server || plan.direction == Direction::Both,
             Tool::SendLatency => true,
             _ => false,
         }
     }
 
+    /// Whether requests go from here.
+    fn sends(&self) -> bool {
+        let plan = self.bench.plan;
+        plan.role == Role::Client || plan.direction == Direction::Both
+    }
+
+    /// Posts receives up to the depth.
     fn fill(&mut self, place: usize) -> Result<(), Failure> {
+        let plan = self.bench.plan;
         let region = *self.bench.device.region();
+        let header = match plan.service {
+            Service::Ud => ROUTE_HEADER_BYTES,
+            _ => 0,
+        };
         let piece = Gather {
-            address: region.address + self.bench.target(place as u64),
-            length: self.bench.size.max(1),
+            address: region.address + plan.target(place as u64) - u64::from(header),
+            length: plan.longest().max(1) + header,
             key: region.key,
         };
-        let depth = self.bench.options.rx_depth;
-        if let (Some(posted), Some(pair)) =
-            (self.posted.get_mut(place), self.bench.pairs.get_mut(place))
+        let depth = plan.options.rx_depth;
+        if let (Some(flow), Some(pair)) =
+            (self.flows.get_mut(place), self.bench.pairs.get_mut(place))
         {
-            while *posted < depth && pair.free_receives() > 0 {
+            while flow.waiting < depth && pair.free_receives() > 0 {
                 pair.receive(&[piece])?;
-                *posted += 1;
+                flow.waiting += 1;
             }
         }
         Ok(())
     }
 
-    /// Runs it; the passive end of a one-sided operation has nothing to do and nothing to tell.
-    pub(super) fn play(&mut self) -> Result<Option<Told>, Failure> {
-        let is_client = self.bench.role == Role::Client;
-        match self.bench.tool {
-            Tool::SendLatency => self.send_latency().map(Some),
-            Tool::WriteLatency => self.write_latency().map(Some),
-            Tool::SendBandwidth if !is_client => self.count_receives().map(Some),
-            _ if !is_client => Ok(None),
-            tool if is_latency(tool) => self.fetch_latency().map(Some),
-            _ => self.bandwidth().map(Some),
+    /// Runs it at a size; the passive end of a one-sided operation has nothing to do and nothing to
+    /// tell.
+    pub(super) fn play(&mut self, size: u32) -> Result<Option<&Told>, Failure> {
+        for flow in &mut self.flows {
+            (flow.posted, flow.done, flow.received) = (0, 0, 0);
         }
-    }
-
-    fn order(&self, place: usize) -> Order {
-        let opcode = match self.bench.tool {
-            Tool::SendBandwidth | Tool::SendLatency => Opcode::SEND,
-            Tool::WriteBandwidth | Tool::WriteLatency => Opcode::WRITE,
-            Tool::ReadBandwidth | Tool::ReadLatency => Opcode::READ,
-            Tool::AtomicBandwidth | Tool::AtomicLatency => Opcode::FETCH_ADD,
+        let (sends, receives) = (self.sends(), self.receives());
+        let told = match self.bench.plan.tool {
+            Tool::SendLatency => self.send_latency(size)?,
+            Tool::WriteLatency => self.write_latency(size)?,
+            _ if !sends && !receives => return Ok(None),
+            Tool::ReadLatency | Tool::AtomicLatency => self.fetch_latency(size)?,
+            _ => self.bandwidth(size, sends, receives)?,
         };
-        let peer = self.theirs.get(place);
-        Order {
-            address: peer.map_or(0, |peer| peer.address),
-            key: peer.map_or(0, |peer| peer.rkey),
-            value: 1,
-            ..Order::new(opcode)
-        }
+        self.last = Some(told);
+        Ok(self.last.as_ref())
     }
 
-    fn post(&mut self, place: usize) -> Result<(), Failure> {
-        let order = self.order(place);
+    fn post(&mut self, place: usize, size: u32) -> Result<(), Failure> {
         let region = *self.bench.device.region();
         let piece = [Gather {
-            address: region.address + self.bench.source(place as u64),
-            length: self.bench.size,
+            address: region.address + self.bench.plan.source(place as u64),
+            length: size,
             key: region.key,
         }];
-        let pieces = if self.bench.size == 0 {
-            &[][..]
-        } else {
-            &piece
-        };
-        let payload = Payload::Pieces(pieces);
-        if let Some(pair) = self.bench.pairs.get_mut(place) {
+        let payload = Payload::Pieces(if size == 0 { &[] } else { &piece });
+        if let (Some(pair), Some(order)) = (self.bench.pairs.get_mut(place), self.orders.get(place))
+        {
+            let order = *order;
             pair.post(&[Work { order, payload }])?;
         }
         Ok(())
     }
 
-    /// Waits for the next completion of a queue pair.
-    fn wait(&mut self, place: usize) -> Result<Completed, Failure> {
-        let pair = self.bench.pairs.get_mut(place);
-        let pair = pair.ok_or_else(|| Failure::Bench("no such queue pair".to_owned()))?;
+    /// What a queue pair has completed, if anything; receives are posted again.
+    fn poll(&mut self, place: usize) -> Result<Option<Completed>, Failure> {
+        let Some(pair) = self.bench.pairs.get_mut(place) else {
+            return Ok(None);
+        };
         let number = pair.number();
-        match pair.wait(self.patience)? {
-            Completed::SendFailed { cause, .. } | Completed::ReceiveFailed { cause, .. } => {
-                Err(Failure::Bench(format!("queue pair {number:#x}: {cause}")))
+        let completed = pair.poll();
+        match completed {
+            Some(Completed::SendFailed { cause, .. } | Completed::ReceiveFailed { cause, .. }) => {
+                let words = format!("queue pair {number:#x}: {cause}");
+                return Err(Failure::Traffic(words));
             }
-            completed => Ok(completed),
-        }
-    }
-
-    /// As many requests as may be under way, on all queue pairs.
-    fn bandwidth(&mut self) -> Result<Told, Failure> {
-        let count = self.bench.pairs.len();
-        let iterations = self.bench.options.iterations;
-        let mut posted = vec![0; count];
-        let mut done = vec![0; count];
-        let started = Instant::now();
-        while done.iter().any(|done| *done < iterations) {
-            for place in 0..count {
-                while posted[place] < iterations
-                    && posted[place] - done[place] < self.bench.options.tx_depth
-                {
-                    self.post(place)?;
-                    posted[place] += 1;
+            Some(Completed::Received(_)) => {
+                let depth = self.bench.plan.options.rx_depth;
+                if let Some(flow) = self.flows.get_mut(place) {
+                    flow.received += 1;
+                    flow.waiting -= 1;
+                    if flow.waiting <= depth / 2 {
+                        self.fill(place)?;
+                    }
                 }
             }
-            for place in 0..count {
-                if done[place] < posted[place] {
-                    self.wait(place)?;
-                    done[place] += 1;
+            Some(Completed::Sent { .. }) => {
+                if let Some(flow) = self.flows.get_mut(place) {
+                    flow.done += 1;
                 }
             }
+            None => {}
         }
-        Ok(self.told(u64::from(iterations) * count as u64, started.elapsed()))
+        Ok(completed)
     }
 
-    fn told(&self, iterations: u64, elapsed: Duration) -> Told {
-        Told {
-            size: self.bench.size,
-            iterations,
-            elapsed,
-            samples: Vec::new(),
-        }
-    }
-
-    /// The server's end of sends.
-    fn count_receives(&mut self) -> Result<Told, Failure> {
-        let count = self.bench.pairs.len();
-        let iterations = self.bench.options.iterations;
-        let mut started = None;
-        for _ in 0..iterations {
-            for place in 0..count {
-                self.wait(place)?;
-                started.get_or_insert_with(Instant::now);
-                self.posted[place] -= 1;
-                if self.posted[place] <= self.bench.options.rx_depth / 2 {
-                    self.fill(place)?;
-                }
-            }
-        }
-        let elapsed = started.map_or(Duration::ZERO, |started| started.elapsed());
-        Ok(self.told(u64::from(iterations) * count as u64, elapsed))
-    }
-
-    /// Reads and atomics: one at a time.
-    fn fetch_latency(&mut self) -> Result<Told, Failure> {
-        let iterations = self.bench.options.iterations;
-        let mut samples = Vec::new();
-        let started = Instant::now();
-        for _ in 0..iterations {
-            let posted = Instant::now();
-            self.post(0)?;
-            self.wait(0)?;
-            samples.push(posted.elapsed());
-        }
-        let mut told = self.told(u64::from(iterations), started.elapsed());
-        samples.sort_unstable();
-        told.samples = samples;
-        Ok(told)
-    }
-
-    /// To and fro; half of each round counts.
-    fn send_latency(&mut self) -> Result<Told, Failure> {
-        let iterations = self.bench.options.iterations;
-        let is_client = self.bench.role == Role::Client;
-        let mut samples = Vec::new();
-        let started = Instant::now();
-        let mut last = Instant::now();
-        for _ in 0..iterations {
-            if is_client {
-                last = Instant::now();
-                self.post(0)?;
-            }
-            while !matches!(self.wait(0)?, Completed::Received(_)) {}
-            self.posted[0] -= 1;
-            if is_client {
-                samples.push(last.elapsed() / 2);
-            } else {
-                self.post(0)?;
-            }
-            self.fill(0)?;
-        }
-        self.drain(iterations)?;
-        let mut told = self.told(u64::from(iterations), started.elapsed());
-        samples.sort_unstable();
-        told.samples = samples;
-        Ok(told)
-    }
-
-    /// Waits until everything that was sent is acknowledged.
-    fn drain(&mut self, _sent: u32) -> Result<(), Failure> {
-        let full = self.bench.pairs.first().map_or(0, |pair| pair.send_slots());
+    /// Waits until a queue pair has come as far as `is_there` says.
+    fn until(&mut self, what: &str, is_there: impl Fn(&Flow) -> bool) -> Result<(), Failure> {
         let deadline = Instant::now() + self.patience;
-        while self
-            .bench
-            .pairs
-            .first()
-            .is_some_and(|pair| pair.free_sends() < full)
-        {
-            if let Some(pair) = self.bench.pairs.first_mut() {
-                pair.poll();
+        while !self.flows.first().is_some_and(&is_there) {
+            if self.poll(0)?.is_none() {
+                self.rest(deadline, what)?;
             }
-            if Instant::now() >= deadline {
-                return Err(Failure::Bench(
-                    "the last messages were not acknowledged".to_owned(),
-                ));
-            }
-            std::thread::yield_now();
         }
         Ok(())
     }
 
-    /// Both write a counter behind the message and poll for the peer's; the server begins. Half of
-    /// the time from one write to the next counts.
-    fn write_latency(&mut self) -> Result<Told, Failure> {
-        let iterations = self.bench.options.iterations;
-        let is_client = self.bench.role == Role::Client;
-        let last_byte = u64::from(self.bench.size.max(1) - 1);
-        let (source, target) = (self.bench.source(0), self.bench.target(0));
+    fn rest(&self, deadline: Instant, what: &str) -> Result<(), Failure> {
+        if Instant::now() < deadline {
+            std::thread::yield_now();
+            return Ok(());
+        }
+        let seconds = self.patience.as_secs();
+        Err(Failure::Traffic(format!(
+            "{what}: nothing within {seconds} s"
+        )))
+    }
+
+    /// As many requests as may be under way, on all queue pairs; or as many messages as come.
+    fn bandwidth(&mut self, size: u32, sends: bool, receives: bool) -> Result<Told, Failure> {
+        let count = self.flows.len();
+        let (iterations, depth) = {
+            let options = self.bench.plan.options;
+            (options.iterations, options.tx_depth)
+        };
+        let all = u64::from(iterations) * count as u64;
+        let is_done = |flow: &Flow| {
+            (!sends || flow.done >= iterations) && (!receives || flow.received >= iterations)
+        };
+        let mut started = sends.then(Instant::now);
+        let mut times = Times::default();
+        let mut deadline = Instant::now() + self.patience;
+        while !self.flows.iter().all(is_done) {
+            let mut is_idle = true;
+            for place in 0..count {
+                let flow = self.flows.get(place).copied().unwrap_or_default();
+                let room = depth.saturating_sub(flow.posted - flow.done);
+                let more = if sends {
+                    room.min(iterations - flow.posted)
+                } else {
+                    0
+                };
+                for _ in 0..more {
+                    self.post(place, size)?;
+                }
+                Times::note(&mut times.posted, more);
+                if let Some(flow) = self.flows.get_mut(place) {
+                    flow.posted += more;
+                }
+                while let Some(completed) = self.poll(place)? {
+                    is_idle = false;
+                    started.get_or_insert_with(Instant::now);
+                    if matches!(completed, Completed::Sent { .. }) {
+                        Times::note(&mut times.done, 1);
+                    }
+                }
+            }
+            if is_idle {
+                self.rest(deadline, "messages")?;
+            } else {
+                deadline = Instant::now() + self.patience;
+            }
+        }
+        let elapsed = started.map_or(Duration::ZERO, |started| started.elapsed());
+        Ok(Told {
+            peak: times.peak(),
+            ..told(size, all, elapsed)
+        })
+    }
+
+    /// Reads and atomics: one at a time.
+    fn fetch_latency(&mut self, size: u32) -> Result<Told, Failure> {
+        let iterations = self.bench.plan.options.iterations;
         let mut samples = Vec::new();
         let started = Instant::now();
-        let mut last: Option<Instant> = None;
+        for number in 1..=iterations {
+            let posted = Instant::now();
+            self.post(0, size)?;
+            self.until("an answer", |flow| flow.done == number)?;
+            samples.push(posted.elapsed());
+        }
+        Ok(told(size, u64::from(iterations), started.elapsed()).with(samples))
+    }
+
+    /// To and fro; half of the time from one message to the next counts, at both ends.
+    fn send_latency(&mut self, size: u32) -> Result<Told, Failure> {
+        let iterations = self.bench.plan.options.iterations;
+        let is_client = self.bench.plan.role == Role::Client;
+        let mut times = Vec::new();
+        let started = Instant::now();
+        for number in 1..=iterations {
+            if !is_client {
+                self.until("the peer's message", |flow| flow.received == number)?;
+            }
+            times.push(Instant::now());
+            self.post(0, size)?;
+            if is_client {
+                self.until("the peer's message", |flow| flow.received == number)?;
+            }
+        }
+        let elapsed = started.elapsed();
+        self.until("an acknowledgement", |flow| flow.done == iterations)?;
+        Ok(told(size, u64::from(iterations), elapsed).with(halves(&times)))
+    }
+
+    /// Both write a counter behind the message and poll for the peer's; the server begins. Half of
+    /// the time from one write to the next counts, at both ends.
+    fn write_latency(&mut self, size: u32) -> Result<Told, Failure> {
+        let iterations = self.bench.plan.options.iterations;
+        let is_client = self.bench.plan.role == Role::Client;
+        let last_byte = u64::from(size.max(1) - 1);
+        let (source, target) = (self.bench.plan.source(0), self.bench.plan.target(0));
+        let mut times = Vec::new();
+        let started = Instant::now();
         for number in 1..=iterations {
             let counter = [number as u8];
             if is_client {
                 self.poll_byte(target + last_byte, number as u8)?;
             }
-            let now = Instant::now();
-            samples.extend(last.map(|last| now.duration_since(last) / 2));
-            last = Some(now);
+            times.push(Instant::now());
             self.bench.device.write(source + last_byte, &counter)?;
-            self.post(0)?;
+            self.post(0, size)?;
             if !is_client {
                 self.poll_byte(target + last_byte, number as u8)?;
             }
-            self.wait(0)?;
+            self.until("an acknowledgement", |flow| flow.done == number)?;
         }
-        let mut told = self.told(u64::from(iterations), started.elapsed());
-        samples.sort_unstable();
-        told.samples = samples;
-        Ok(told)
+        // The next size ends elsewhere, and counts from one again.
+        self.bench.device.write(target + last_byte, &[0])?;
+        Ok(told(size, u64::from(iterations), started.elapsed()).with(halves(&times)))
     }
 
     fn poll_byte(&self, at: u64, value: u8) -> Result<(), Failure> {
@@ -320,10 +380,73 @@ impl<'a, 'b> Traffic<'a, 'b> {
             if byte == [value] {
                 return Ok(());
             }
-            if Instant::now() >= deadline {
-                return Err(Failure::Bench("the peer's write did not arrive".to_owned()));
-            }
-            std::thread::yield_now();
+            self.rest(deadline, "the peer's write")?;
         }
+    }
+}
+
+impl Told {
+    /// With one latency a message.
+    fn with(mut self, mut samples: Vec<Duration>) -> Self {
+        samples.sort_unstable();
+        self.samples = samples;
+        self
+    }
+}
+
+fn told(size: u32, iterations: u64, elapsed: Duration) -> Told {
+    Told {
+        size,
+        iterations,
+        elapsed,
+        peak: 0.0,
+        samples: Vec::new(),
+    }
+}
+
+/// Half of the time from each to the next.
+fn halves(times: &[Instant]) -> Vec<Duration> {
+    let pairs = times.iter().zip(times.iter().skip(1));
+    pairs
+        .map(|(one, next)| next.duration_since(*one) / 2)
+        .collect()
+}
+
+impl Bench<'_> {
+    /// What every request of a queue pair says.
+    fn order(&self, place: usize, peer: Option<&Destination>) -> Result<Order, Failure> {
+        let opcode = match self.plan.tool {
+            Tool::SendBandwidth | Tool::SendLatency => Opcode::SEND,
+            Tool::WriteBandwidth | Tool::WriteLatency => Opcode::WRITE,
+            Tool::ReadBandwidth | Tool::ReadLatency => Opcode::READ,
+            Tool::AtomicBandwidth | Tool::AtomicLatency => Opcode::FETCH_ADD,
+        };
+        let mut order = Order {
+            address: peer.map_or(0, |peer| peer.address),
+            key: peer.map_or(0, |peer| peer.rkey),
+            value: 1,
+            ..Order::new(opcode)
+        };
+        if let (Service::Ud, Some(peer), Some(pair)) =
+            (self.plan.service, peer, self.pairs.get(place))
+        {
+            let (own, other) = (pair.number(), peer.qp.value());
+            let path = self.device.path(&peer.gid.0, own, other, 0)?;
+            order.datagram = Some(DatagramSegment {
+                qkey: QKEY.into(),
+                reserved: 0.into(),
+                dqp_dct: (other | DATAGRAM_EXTENDED).into(),
+                stat_rate_sl: 0,
+                fl_mlid: 0,
+                rlid: path.source_port.into(),
+                reserved0: [0; 4],
+                rmac: path.next_hop,
+                tclass: 0,
+                hop_limit: path.hop_limit,
+                grh_gid_fl: 0.into(),
+                rgid: peer.gid.0,
+            });
+        }
+        Ok(order)
     }
 }

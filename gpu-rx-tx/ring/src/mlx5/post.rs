@@ -293,6 +293,11 @@ impl ReceiveQueue {
         (1 << self.queue.log_depth) - self.next.wrapping_sub(self.freed) as u32
     }
 
+    /// The slot that the next receive gets.
+    pub const fn next(&self) -> u64 {
+        self.next
+    }
+
     /// Writes a receive; nobody sees it before [`ReceiveQueue::publish`]. Returns its number.
     ///
     /// # Errors

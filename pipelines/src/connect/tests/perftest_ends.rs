@@ -230,6 +230,8 @@ impl Channel for Recorded {
         "capture"
     }
 
+    fn extend(&mut self, _: Duration) {}
+
     fn send(&mut self, step: &'static str, bytes: &[u8]) -> Result<(), Error> {
         let mut said = self.messages.next().expect("no more is said");
         assert_eq!(said.is_client, self.role == Role::Client, "{step}");
@@ -369,6 +371,8 @@ impl Channel for Deaf {
     fn peer(&self) -> &str {
         "capture"
     }
+
+    fn extend(&mut self, _: Duration) {}
 
     fn send(&mut self, _: &'static str, _: &[u8]) -> Result<(), Error> {
         Ok(())

@@ -1,0 +1,235 @@
+//! How the two ends find each other: by TCP, or by RDMA-CM.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use warpwire_pipelines::connect::cm::{Connection, Listener, Manager, Messages, Offer};
+use warpwire_pipelines::connect::perftest::{Destination, Session};
+use warpwire_pipelines::connect::{self, Conversation};
+use warpwire_pipelines::messaging::{
+    Device, DeviceConfig, EndpointConfig, Pair, PairConfig, connect_all,
+};
+use warpwire_protocols::rdma::{Attributes, Mtu, Service, Start};
+use warpwire_protocols::wire::bth::Psn;
+
+use super::{Bench, Failure, Json, Plan, READS, chance, part};
+
+impl Plan<'_> {
+    /// The tools' exchange by TCP.
+    pub(super) fn over_tcp(&self, json: Json) -> Result<(), Failure> {
+        let patience = self.options.patience();
+        let conversation = self.meet()?;
+        let device = Device::open(conversation.peer_address(), &self.config())?;
+        let mut bench = Bench::new(self, &device)?;
+        let rounds = self.tool.rounds(self.direction);
+        let mut session = Session::greet(conversation, self.role, rounds, &bench.hello())?;
+        let own = bench.destinations((0..).map(chance));
+        let theirs = session.exchange(&own)?.to_vec();
+        bench.mtu = Mtu::from_code(session.mtu()).unwrap_or(bench.mtu);
+        bench.connect(&own, &theirs)?;
+        connect::Channel::extend(session.channel(), patience);
+        bench.measure(&mut session, &own, &theirs, json)
+    }
+
+    /// The same over a connection by RDMA-CM, and further connections for the traffic.
+    pub(super) fn over_cm(&self, json: Json) -> Result<(), Failure> {
+        let patience = self.options.patience();
+        let server = self.options.host.as_deref();
+        let server = server.map(|host| self.resolve(host)).transpose()?;
+        let device = match server {
+            Some(server) => Device::open(server.ip(), &self.config())?,
+            None => Device::at(self.options.own_address, &self.config())?,
+        };
+        let manager = Manager::start(&device)?;
+        let port = self.options.port;
+        let ends = match server {
+            Some(server) => Ends::Client { manager, server },
+            None => {
+                let (address, listener) = (device.address(), manager.listen(port)?);
+                eprintln!("waiting for a client at {address}, port {port} of RDMA-CM");
+                Ends::Server { listener }
+            }
+        };
+        let mut bench = Bench::new(self, &device)?;
+        let pair = device.endpoint().pair(PairConfig::default())?;
+        let words = u64::from(self.options.pairs) * 2 * u64::from(part(self.longest()));
+        let mut messages = Messages::new(&device, pair, words, patience)?;
+        let offer = self.offer(bench.mtu);
+        // Words are carried reliably, whatever is measured.
+        let reliable = Offer {
+            service: Service::Rc,
+            ..offer.clone()
+        };
+        let connection = ends.connect(&device, messages.pair(), &reliable, self)?;
+        messages.connected(connection);
+        connect::Channel::extend(&mut messages, patience);
+        let rounds = self.tool.rounds(self.direction).over_cm();
+        let mut session = Session::greet(messages, self.role, rounds, &bench.hello())?;
+        session.blank()?;
+        let mut connections = Vec::new();
+        for pair in &mut bench.pairs {
+            connections.push(ends.connect(&device, pair, &offer, self)?);
+        }
+        session.blank()?;
+        let terms: Vec<_> = connections.iter().filter_map(Connection::terms).collect();
+        if let Some(terms) = terms.first() {
+            bench.mtu = Mtu::from_code(terms.mtu.value()).unwrap_or(bench.mtu);
+        }
+        let psns: Vec<Psn> = terms.iter().map(|terms| terms.send_psn).collect();
+        let own = bench.destinations(psns);
+        let theirs = session.exchange(&own)?.to_vec();
+        bench.measure(&mut session, &own, &theirs, json)
+    }
+
+    fn config(&self) -> DeviceConfig {
+        let options = self.options;
+        let log = |depth: u32| 32 - depth.max(2).next_power_of_two().leading_zeros();
+        let pairs = options.pairs + 2 * u32::from(options.by_cm);
+        let endpoint = EndpointConfig {
+            pairs: pairs.next_power_of_two(),
+            management: options.by_cm,
+            // Datagrams say where they go, in slots of their own.
+            log_send: (log(options.tx_depth) + u32::from(self.service == Service::Ud)).clamp(5, 15),
+            log_receive: log(options.rx_depth).clamp(5, 15),
+            // Above all numbers that so many queue pairs need.
+            first_number: 0x4000 | chance(0).value(),
+            ..EndpointConfig::default()
+        };
+        let bytes = 2 * part(self.longest()) as usize * options.pairs as usize;
+        DeviceConfig {
+            nic: options.nic.clone(),
+            bytes: bytes + Messages::BYTES as usize,
+            endpoint,
+            patience: options.patience(),
+            chance: u64::from(chance(1).value()),
+        }
+    }
+
+    /// Dials the server, or waits for a client.
+    fn meet(&self) -> Result<Conversation, Failure> {
+        let (patience, port) = (self.options.patience(), self.options.port);
+        match &self.options.host {
+            Some(host) => Ok(Conversation::dial(&format!("{host}:{port}"), patience)?),
+            None => {
+                let listener = connect::Listener::bind(&format!("[::]:{port}"))?;
+                eprintln!("waiting for a client at TCP port {port}");
+                Ok(listener.accept(patience, patience)?)
+            }
+        }
+    }
+
+    fn resolve(&self, host: &str) -> Result<SocketAddr, Failure> {
+        let unknown = |problem: String| Failure::Bench(format!("{host}: {problem}"));
+        let addresses = (host, self.options.port).to_socket_addrs();
+        let mut addresses = addresses.map_err(|error| unknown(error.to_string()))?;
+        addresses
+            .next()
+            .ok_or_else(|| unknown("has no address".to_owned()))
+    }
+
+    /// The path MTU on a link: that of the link, or what was asked for if it fits.
+    pub(super) fn mtu_on(&self, device: &Device) -> Result<Mtu, Failure> {
+        let link = device.mtu().unwrap_or(Mtu::M256);
+        let most = link.bytes();
+        if self.service == Service::Ud && self.longest() > most {
+            let size = self.longest();
+            return Err(Failure::Bench(format!(
+                "-s {size}: a datagram of this link has at most {most} bytes"
+            )));
+        }
+        match self.mtu {
+            Some(mtu) if mtu > link => Err(Failure::Bench(format!(
+                "-m {}: the link has room for {most}",
+                mtu.bytes()
+            ))),
+            mtu => Ok(mtu.unwrap_or(link)),
+        }
+    }
+
+    fn offer(&self, mtu: Mtu) -> Offer {
+        Offer {
+            service: self.service,
+            reads: READS as u8,
+            reads_served: READS as u8,
+            mtu: Some(mtu),
+            ack_timeout: self.options.timeout,
+            ..Offer::default()
+        }
+    }
+}
+
+/// An end of connections by RDMA-CM.
+enum Ends {
+    Client {
+        manager: Manager,
+        server: SocketAddr,
+    },
+    Server {
+        listener: Listener,
+    },
+}
+
+impl Ends {
+    fn connect(
+        &self,
+        device: &Device,
+        pair: &mut Pair,
+        offer: &Offer,
+        plan: &Plan<'_>,
+    ) -> Result<Connection, Failure> {
+        let patience = plan.options.patience();
+        Ok(match self {
+            // perftest's server begins to listen for the second connection after the first one
+            // has said that it may be asked for.
+            Self::Client { manager, server } => {
+                let deadline = Instant::now() + patience;
+                loop {
+                    match manager.connect(device, pair, *server, offer, patience) {
+                        Err(error) if error.is_unheard() && Instant::now() < deadline => {
+                            std::thread::sleep(AGAIN);
+                        }
+                        outcome => break outcome?,
+                    }
+                }
+            }
+            Self::Server { listener } => listener
+                .accept(patience)?
+                .accept(device, pair, offer, patience)?,
+        })
+    }
+}
+
+impl Bench<'_> {
+    /// Makes all queue pairs ready, by what was exchanged.
+    pub(super) fn connect(
+        &mut self,
+        own: &[Destination],
+        theirs: &[Destination],
+    ) -> Result<(), Failure> {
+        let mut wishes = Vec::new();
+        for (own, peer) in own.iter().zip(theirs) {
+            let attributes = Attributes {
+                service: self.plan.service,
+                mtu: self.mtu,
+                timeout: self.plan.options.timeout,
+                reads: peer.reads.clamp(1, READS) as u8,
+                remote_qp: peer.qp,
+                qkey: QKEY,
+                ..Attributes::default()
+            };
+            let start = Start {
+                send: own.psn,
+                receive: peer.psn,
+            };
+            let (number, other) = (own.qp.value(), peer.qp.value());
+            let path = self.device.path(&peer.gid.0, number, other, 0)?;
+            wishes.push((attributes, start, path));
+        }
+        Ok(connect_all(&mut self.pairs, &wishes)?)
+    }
+}
+
+/// How soon a server is asked again that does not listen yet.
+const AGAIN: Duration = Duration::from_millis(50);
+/// The key of perftest's datagrams.
+pub(super) const QKEY: u32 = 0x1111_1111;
