@@ -12,11 +12,12 @@ use warpwire::pipelines::messaging::table::{self, PairPlaces, Table};
 use warpwire::pipelines::messaging::{EndpointConfig, Path};
 use warpwire_core::block::Steering;
 use warpwire_core::kernels::TransportParameters;
+use warpwire_core::messaging::CompletionRing;
 use warpwire_device::KernelRow;
 use warpwire_engine::tables::{EngineBlock, EngineCounters, Mail, PairBlock, Wanted};
 use warpwire_gpu::Arena;
 use warpwire_nic::QueuePair as Rings;
-use warpwire_protocols::rdma::{Access, Attributes, Region, Start, State, Tuning};
+use warpwire_protocols::rdma::{Access, Attributes, Region, Start, State};
 use warpwire_protocols::wire::bth::Qpn;
 use warpwire_ring::mlx5::layout::{Cqe, CqeOpcode};
 use warpwire_ring::mlx5::post::{Completions, Gather, ReceiveQueue, SendQueue};
@@ -42,7 +43,8 @@ pub(crate) struct Application {
     pub(crate) places: PairPlaces,
     pub(crate) sends: SendQueue,
     pub(crate) receives: ReceiveQueue,
-    completions: Completions,
+    sent: Completions,
+    arrived: Completions,
 }
 
 /// The key of an end's memory.
@@ -75,7 +77,8 @@ impl<W: Wire> End<W> {
             log_receive: log_queue,
             log_stride: 2,
             share: 3,
-            tuning: Tuning::OFF,
+            shared: 0,
+            ..EndpointConfig::default()
         };
         let table = table::lay_out(&rings, &config).map_err(|error| error.to_string())?;
         let stage = Stage::new(vec![ground, Arc::clone(&table.arena), Arc::clone(memory)]);
@@ -139,7 +142,7 @@ impl<W: Wire> End<W> {
         let (attributes, start, path) = connection;
         let places = self.pairs[place].places;
         let attributes = Attributes {
-            local_qp: Qpn::new(places.number),
+            local_qp: Qpn::new(places.number()),
             ..attributes
         };
         for state in [State::Init, State::ReadyToReceive, State::ReadyToSend] {
@@ -177,6 +180,8 @@ impl<W: Wire> End<W> {
         let wanted = Wanted {
             state: state as u32,
             connects: u32::from(connects),
+            receives: places.receives,
+            receive_completions: places.receive_completions,
             attributes,
             start,
             path,
@@ -220,23 +225,26 @@ impl<W: Wire> End<W> {
 
 impl Application {
     fn at(places: &PairPlaces) -> Self {
-        let queue = places.completions;
+        let completions = |ring: &CompletionRing| {
+            // SAFETY: a queue of the table, which lives as long; this is its only user, and its
+            // memory was set up.
+            unsafe { Completions::attach(ring.ring, ring.record, ring.log_depth, Scope::System, 0) }
+        };
+        let block = &places.block;
         Self {
-            // SAFETY: a queue of the table, which lives as long; this is its only user.
-            sends: unsafe { SendQueue::attach(places.send, 0) },
             // SAFETY: as above.
-            receives: unsafe { ReceiveQueue::attach(places.receive, 0) },
-            // SAFETY: as above; its memory was set up.
-            completions: unsafe {
-                Completions::attach(queue.ring, queue.record, queue.log_depth, Scope::System, 0)
-            },
+            sends: unsafe { SendQueue::attach(block.send, 0) },
+            // SAFETY: as above.
+            receives: unsafe { ReceiveQueue::attach(block.receive, 0) },
+            sent: completions(&block.sent),
+            arrived: completions(&block.arrived),
             places: *places,
         }
     }
 
-    /// The next completion, whose request or receive is free again.
+    /// The next completion, of sends first, whose request or receive is free again.
     pub(crate) fn poll(&mut self) -> Option<Cqe> {
-        let cqe = self.completions.poll()?;
+        let cqe = self.sent.poll().or_else(|| self.arrived.poll())?;
         let counter = cqe.wqe_counter.get();
         match cqe.opcode() {
             CqeOpcode::REQUEST | CqeOpcode::REQUEST_ERROR => self.sends.retire(counter),

@@ -297,7 +297,7 @@ fn connect<W: Wire>(end: &mut End<W>, ready: &Ready, dice: &mut Dice) -> Result<
             timeout: 0,
             window: [8, 128][dice.below(2) as usize],
             reads: 4,
-            remote_qp: Qpn::new(end.pairs[peer].places.number),
+            remote_qp: Qpn::new(end.pairs[peer].places.number()),
             qkey: QKEY,
             ..Attributes::default()
         };

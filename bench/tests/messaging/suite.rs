@@ -1,159 +1,22 @@
-//! Messages between two engines over a cable of soft NICs: every operation, at sizes around the
-//! packets' bounds, with contents compared.
+//! Every operation over one connection, with contents compared.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use warpwire::pipelines::messaging::{
-    Completed, Endpoint, EndpointConfig, MemoryRegion, Pair, PairConfig, Path, Work,
-};
-use warpwire_gpu::executor::{Builder, IdlePolicy, Placement};
-use warpwire_gpu::{Arena, CpuExecutor};
-use warpwire_nic::Nic;
-use warpwire_nic::soft::{Clock, Fabric, FabricConfig, Impairments};
-use warpwire_protocols::rdma::{Access, Attributes, Start};
-use warpwire_protocols::wire::bth::{Psn, Qpn};
-use warpwire_ring::Location;
+use warpwire::pipelines::messaging::{Completed, Gather, Order, Payload, Work};
+use warpwire_gpu::CpuExecutor;
+use warpwire_gpu::executor::Builder;
 use warpwire_ring::mlx5::layout::Opcode;
-use warpwire_ring::mlx5::post::{Gather, Order, Payload};
 
-/// One end.
-struct Side {
-    endpoint: Endpoint,
-    pair: Pair,
-    memory: Arc<Arena>,
-    region: MemoryRegion,
+use crate::ends::{Plan, SOURCE, Stage, TARGET, WRITTEN, sent, wait};
+
+/// All operations at the sizes given, over one connection.
+pub(crate) fn run(plan: &Plan, sizes: &[u32]) {
+    run_on(plan, CpuExecutor::builder().backend(plan.backend), sizes);
 }
 
-const BYTES: u64 = 4 << 20;
-/// In each end's memory: what is sent, what is received or fetched, what the peer writes.
-const SOURCE: u64 = 0;
-const TARGET: u64 = 1 << 20;
-const WRITTEN: u64 = 2 << 20;
-
-impl Side {
-    fn gather(&self, at: u64, length: u32) -> Gather {
-        Gather {
-            address: self.region.address + at,
-            length,
-            key: self.region.key,
-        }
-    }
-
-    fn bytes(&self, at: u64, length: u32) -> Vec<u8> {
-        let mut bytes = vec![0; length as usize];
-        let address = self.memory.whole().address.offset(at);
-        self.memory.read(address, &mut bytes).expect("inside");
-        bytes
-    }
-
-    fn fill(&self, at: u64, length: u32, seed: u8) {
-        let bytes: Vec<u8> = (0..length)
-            .map(|i| {
-                (i as u8)
-                    .wrapping_mul(7)
-                    .wrapping_add(seed)
-                    .wrapping_add((i >> 8) as u8)
-            })
-            .collect();
-        let address = self.memory.whole().address.offset(at);
-        self.memory.write(address, &bytes).expect("inside");
-    }
-}
-
-fn ends(
-    executor: &CpuExecutor,
-    options: &str,
-    attributes: Attributes,
-    link: Impairments,
-) -> (Fabric, [Side; 2]) {
-    let fabric = Fabric::new(FabricConfig::default(), Clock::Executor(executor.clock()));
-    let open = |words: &str| fabric.open(&words.parse().expect("words")).expect("opens");
-    let mut nics = [
-        open(&format!("soft:a,{options}")),
-        open(&format!("soft:b,{options}")),
-    ];
-    let [one, other] = &mut nics;
-    fabric.cable(one.port(), other.port());
-    fabric.impair(one.port(), link);
-    fabric.impair(other.port(), link);
-    for service in one.take_services() {
-        executor.add_service(service, Placement::Any).expect("runs");
-    }
-    let mut sides = nics.iter().zip(0u32..).map(|(nic, place)| {
-        let memory = Arc::new(Arena::new(BYTES as usize, Location::Device).expect("maps"));
-        let config = EndpointConfig {
-            first_number: 0x1100 * (place + 1),
-            ..EndpointConfig::default()
-        };
-        let arenas = [Arc::clone(&memory)];
-        let endpoint = Endpoint::start(executor, nic, &arenas, config, Placement::Any);
-        let endpoint = endpoint.expect("starts");
-        let region = endpoint.register(memory.whole().address, BYTES, Access::ALL, 0x5a);
-        let pair = endpoint.pair(PairConfig::default()).expect("is free");
-        Side {
-            endpoint,
-            pair,
-            memory,
-            region: region.expect("fits"),
-        }
-    });
-    let mut sides = [sides.next().expect("one"), sides.next().expect("two")];
-    let numbers = [sides[0].pair.number(), sides[1].pair.number()];
-    let macs = [nics[0].mac(), nics[1].mac()];
-    let addresses = [0x0a00_0001, 0x0a00_0002];
-    let psns = [0x00ff_fff0, 0x0000_1234].map(Psn::new);
-    for (place, side) in sides.iter_mut().enumerate() {
-        let peer = 1 - place;
-        let path = Path {
-            local: [addresses[place], 0, 0, 0],
-            remote: [addresses[peer], 0, 0, 0],
-            next_hop: macs[peer],
-            mac: macs[place],
-            source_port: 0xc123,
-            ip_version: 4,
-            traffic_class: 2,
-            hop_limit: 64,
-            ..Path::default()
-        };
-        let attributes = Attributes {
-            remote_qp: Qpn::new(numbers[peer]),
-            ..attributes
-        };
-        let start = Start {
-            send: psns[place],
-            receive: psns[peer],
-        };
-        side.pair
-            .connect(attributes, start, path)
-            .expect("connects");
-    }
-    std::mem::forget(nics);
-    (fabric, sides)
-}
-
-fn wait(pair: &mut Pair) -> Completed {
-    pair.wait(Duration::from_secs(20))
-        .unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn sent(pair: &mut Pair) {
-    match wait(pair) {
-        Completed::Sent { .. } => {}
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Every operation between two ends of a cable, for messages of these sizes.
-pub(crate) fn run(
-    executor: Builder,
-    options: &str,
-    attributes: Attributes,
-    link: Impairments,
-    sizes: &[u32],
-) {
-    let executor = executor.idle(IdlePolicy::POLITE).build().expect("builds");
-    let (_fabric, [mut one, mut other]) = ends(&executor, options, attributes, link);
+/// [`run`], on an executor of one's own.
+pub(crate) fn run_on(plan: &Plan, builder: Builder, sizes: &[u32]) {
+    let stage = Stage::on(plan, builder);
+    let [mut first, mut second] = stage.pairs();
+    let [one, other] = &stage.sides;
     let peer = |order: Order| Order {
         address: other.region.address + WRITTEN,
         key: other.region.key,
@@ -177,8 +40,7 @@ pub(crate) fn run(
         for opcode in [Opcode::SEND, Opcode::SEND_IMM] {
             seed += 1;
             one.fill(SOURCE, size, seed);
-            other
-                .pair
+            second
                 .receive(&[other.gather(TARGET, 1 << 20)])
                 .expect("posts");
             let order = Order {
@@ -187,8 +49,8 @@ pub(crate) fn run(
             };
             let source = pieces(one.gather(SOURCE, size));
             let payload = Payload::Pieces(&source);
-            one.pair.post(&[Work { order, payload }]).expect("posts");
-            let Completed::Received(message) = wait(&mut other.pair) else {
+            first.post(&[Work { order, payload }]).expect("posts");
+            let Completed::Received(message) = wait(&mut second) else {
                 panic!("not a message");
             };
             assert_eq!(message.length, size);
@@ -199,20 +61,20 @@ pub(crate) fn run(
                 one.bytes(SOURCE, size),
                 "send {size}"
             );
-            sent(&mut one.pair);
+            sent(&mut first);
         }
         // WRITE, with and without immediate.
         seed += 1;
         one.fill(SOURCE, size, seed);
         let source = pieces(one.gather(SOURCE, size));
         let payload = Payload::Pieces(&source);
-        one.pair
+        first
             .post(&[Work {
                 order: write,
                 payload,
             }])
             .expect("posts");
-        sent(&mut one.pair);
+        sent(&mut first);
         assert_eq!(
             other.bytes(WRITTEN, size),
             one.bytes(SOURCE, size),
@@ -220,14 +82,14 @@ pub(crate) fn run(
         );
         seed += 1;
         one.fill(SOURCE, size, seed);
-        other.pair.receive(&[]).expect("posts");
-        one.pair
+        second.receive(&[]).expect("posts");
+        first
             .post(&[Work {
                 order: write_imm,
                 payload,
             }])
             .expect("posts");
-        let Completed::Received(message) = wait(&mut other.pair) else {
+        let Completed::Received(message) = wait(&mut second) else {
             panic!("not a message");
         };
         assert!(message.is_write && message.length == size);
@@ -236,7 +98,7 @@ pub(crate) fn run(
             one.bytes(SOURCE, size),
             "write {size}"
         );
-        sent(&mut one.pair);
+        sent(&mut first);
         // READ, into two pieces.
         seed += 1;
         other.fill(SOURCE, size, seed);
@@ -249,13 +111,13 @@ pub(crate) fn run(
             ],
         };
         let payload = Payload::Pieces(&target);
-        one.pair
+        first
             .post(&[Work {
                 order: read,
                 payload,
             }])
             .expect("posts");
-        sent(&mut one.pair);
+        sent(&mut first);
         assert_eq!(
             one.bytes(TARGET, size),
             other.bytes(SOURCE, size),
@@ -264,8 +126,7 @@ pub(crate) fn run(
     }
     // Atomics, and inline data.
     other.fill(WRITTEN, 8, 9);
-    let word = |side: &Side, at| u64::from_le_bytes(side.bytes(at, 8).try_into().expect("eight"));
-    let before = word(&other, WRITTEN);
+    let before = other.word(WRITTEN);
     let atomics = [
         (Opcode::FETCH_ADD, 5, 0, before, before.wrapping_add(5)),
         (
@@ -292,21 +153,19 @@ pub(crate) fn run(
         };
         let target = [one.gather(TARGET, 8)];
         let payload = Payload::Pieces(&target);
-        one.pair.post(&[Work { order, payload }]).expect("posts");
-        sent(&mut one.pair);
-        assert_eq!((word(&one, TARGET), word(&other, WRITTEN)), (found, after));
+        first.post(&[Work { order, payload }]).expect("posts");
+        sent(&mut first);
+        assert_eq!((one.word(TARGET), other.word(WRITTEN)), (found, after));
     }
     let payload = Payload::Inline(b"inline bytes that stand in the queue itself");
-    one.pair
+    first
         .post(&[Work {
             order: write,
             payload,
         }])
         .expect("posts");
-    sent(&mut one.pair);
+    sent(&mut first);
     assert_eq!(other.bytes(WRITTEN, 12), b"inline bytes");
-    for side in [one, other] {
-        side.endpoint.stop(Duration::from_secs(5)).expect("stops");
-    }
-    executor.shutdown(Duration::from_secs(5)).expect("ends");
+    drop((first, second));
+    stage.stop();
 }

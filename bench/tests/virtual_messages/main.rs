@@ -1,16 +1,20 @@
 //! Messages between two engines over a cable of soft NICs, both the PTX that ships on the virtual
 //! GPU: every operation, at a few sizes.
 
+#[path = "../messaging/ends.rs"]
+#[expect(dead_code, reason = "the other tests of messages use the rest")]
+mod ends;
 #[path = "../messaging/suite.rs"]
+#[expect(dead_code, reason = "the other tests of messages use the rest")]
 mod suite;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use suite::run;
+use ends::{Mode, Plan};
+use suite::run_on;
 use warpwire_gpu::CpuExecutor;
 use warpwire_gpu::executor::Backend;
-use warpwire_nic::soft::Impairments;
 use warpwire_protocols::rdma::{Attributes, Mtu};
 use warpwire_virtual::{Module, VirtualGpu};
 
@@ -30,16 +34,12 @@ fn messages_pass_between_two_virtual_gpus() {
         ..Attributes::default()
     };
     let sizes = [0, 1, 4, attributes.mtu.bytes() + 1];
-    run(
-        executor,
-        OPTIONS,
+    let plan = Plan {
         attributes,
-        Impairments::default(),
-        &sizes,
-    );
+        ..Plan::new(Mode::Sliced)
+    };
+    run_on(&plan, executor, &sizes);
     let counts = gpu.counts();
     let kernel = &counts["transport_mlx5"];
     assert_eq!(kernel.warps, 2, "an engine at each end");
 }
-
-const OPTIONS: &str = "mtu=9000,slot=9088";

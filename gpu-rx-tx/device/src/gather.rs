@@ -57,16 +57,44 @@ impl<R: Receive> Receiver<R> {
             index += 1;
         }
         if simt.is_leader() {
-            let counters = self.reader.queue.provenance();
-            let queue = self.reader.queue.location;
-            if queue == Location::Device && location == Location::Device {
-                counters.bytes_copied_device.add(u64::from(done));
-            } else {
-                counters.bytes_copied_host.add(u64::from(done));
-            }
+            self.count_copied(done, location);
         }
         simt.sync_warp();
         done
+    }
+
+    /// *Collective.* [`Receiver::spread`] for an aligned word: who polls it sees the old value or
+    /// the new one, and behind the new one everything that was placed before. Says whether the
+    /// frame has the bytes and the piece is such a word.
+    pub fn spread_word<S: Simt>(
+        &mut self,
+        simt: &S,
+        frame: &Frame<'_>,
+        skip: u32,
+        to: &Piece<'_>,
+        location: Location,
+    ) -> bool {
+        let mut is_done = false;
+        if simt.is_leader() {
+            let mut bytes = [0; 8];
+            is_done = self.reader.copy_out(frame, skip, &mut bytes) == bytes.len()
+                && to.release_word(u64::from_ne_bytes(bytes));
+            if is_done {
+                self.count_copied(8, location);
+            }
+        }
+        // What other lanes place later comes later.
+        simt.any(is_done)
+    }
+
+    fn count_copied(&self, bytes: u32, location: Location) {
+        let counters = self.reader.queue.provenance();
+        let queue = self.reader.queue.location;
+        if queue == Location::Device && location == Location::Device {
+            counters.bytes_copied_device.add(u64::from(bytes));
+        } else {
+            counters.bytes_copied_host.add(u64::from(bytes));
+        }
     }
 }
 

@@ -36,6 +36,7 @@ pub mod receive;
 pub mod scalar;
 pub mod shared;
 pub mod simt;
+pub mod solo;
 pub mod transmit;
 pub mod wait;
 
@@ -49,7 +50,8 @@ pub use ptx::Ptx;
 pub use reader::{Frame, Lease, Lent, Reader};
 pub use receive::Receiver;
 pub use scalar::{Scalar, ScalarHost};
-pub use shared::{SharedCounter, SharedCounters, SharedWord};
+pub use shared::{SharedCounter, SharedCounters, SharedSignal, SharedWord};
 pub use simt::{Place, Simt};
+pub use solo::Solo;
 pub use transmit::{Claim, Sender};
 pub use wait::{Heartbeat, Wait, wait_until};

@@ -239,6 +239,20 @@ impl<'a> Piece<'a> {
         self.set_be16(offset, (value >> 16) as u16) && self.set_be16(offset + 2, value as u16)
     }
 
+    /// Stores eight bytes at the start by one access that releases: what was done before is seen by
+    /// whoever acquires the value. Says no, and stores nothing, if they are not there or not
+    /// aligned.
+    #[inline(always)]
+    pub(crate) fn release_word(&self, value: u64) -> bool {
+        let at = self.at(0, 8).filter(|at| at.is_aligned(8));
+        let Some(at) = at else {
+            return false;
+        };
+        // SAFETY: within the piece, aligned. pairs with: SharedSignal::load.
+        unsafe { memory::store_release_u64(at, value) };
+        true
+    }
+
     /// Copies bytes from `offset` on into `into`; as many as there are and fit. Returns how many.
     #[inline(always)]
     pub fn copy_out(&self, offset: u32, into: &mut [u8]) -> usize {

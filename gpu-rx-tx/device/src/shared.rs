@@ -38,6 +38,36 @@ impl SharedWord {
     }
 }
 
+/// A 64-bit word that a peer or another warp sets or adds to, and that somebody waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct SharedSignal(DeviceAddress);
+
+impl SharedSignal {
+    /// Names a word.
+    ///
+    /// # Safety
+    /// *The word's promise*, see [`SharedWord::attach`], for an `address` that is a multiple of 8.
+    pub const unsafe fn attach(address: DeviceAddress) -> Self {
+        Self(address)
+    }
+
+    /// The value now. What its writer did before the signal is seen after.
+    /// pairs with: the release store, or the addition, by which an engine places a signal.
+    #[inline(always)]
+    pub fn load(self) -> u64 {
+        // SAFETY: the word's promise, given at attach.
+        unsafe { memory::load_acquire_u64(self.0) }
+    }
+
+    /// Stores a value; what was done before is seen by whoever loads it. pairs with: `load`.
+    #[inline(always)]
+    pub fn store(self, value: u64) {
+        // SAFETY: the word's promise, given at attach.
+        unsafe { memory::store_release_u64(self.0, value) }
+    }
+}
+
 /// A 64-bit counter that many lanes, warps and blocks add to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]

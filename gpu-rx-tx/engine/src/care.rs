@@ -5,7 +5,7 @@
 )]
 
 use warpwire_device::SharedWord;
-use warpwire_protocols::rdma::{QueuePair, State};
+use warpwire_protocols::rdma::{Attributes, QueuePair, Start, State};
 
 use crate::engine::LARGEST_HEADERS;
 use crate::tables::{Mail, PairBlock, REFUSED_MOVE, REFUSED_MTU, ReceiveBlock, Wanted};
@@ -96,10 +96,11 @@ fn obey(block: &mut PairBlock, most_bytes: u32) {
             .pair
             .connect(wanted.attributes, wanted.start, block.told);
         block.path = wanted.path;
+        block.receives = wanted.receives;
+        block.receive_completions = wanted.receive_completions;
     }
     if moved && state == Some(State::Reset) {
-        block.pair = QueuePair::new();
-        block.failed = false;
+        reset(block);
     }
     if let Some(word) = mail_word(block, core::mem::offset_of!(Mail, refused)) {
         word.store(match (moved, fits) {
@@ -108,6 +109,31 @@ fn obey(block: &mut PairBlock, most_bytes: u32) {
             (false, false) => REFUSED_MTU,
         });
     }
+}
+
+/// Forgets everything: what is posted is dropped and told to nobody, and the queues go on behind
+/// it. Only a receive that others share comes back.
+fn reset(block: &mut PairBlock) {
+    let at = block.receives.value() as *mut ReceiveBlock;
+    if !at.is_null() {
+        // SAFETY: a receive block by the engine's promise, driven by this block alone.
+        let receives = unsafe { &mut *at };
+        if receives.queue.number == block.number {
+            // SAFETY: live by the engine's promise.
+            receives.head = unsafe { receives.queue.head(receives.head) };
+            receives.next = receives.head;
+        } else {
+            // Its queue has room for as many completions as it has receives.
+            tell::flush_held(block);
+        }
+    }
+    // SAFETY: live by the engine's promise.
+    block.head = unsafe { block.send.head(block.head) };
+    block.told = block.head;
+    block.pair = QueuePair::new();
+    let (attributes, start) = (Attributes::default(), Start::default());
+    block.pair.connect(attributes, start, block.told);
+    block.failed = false;
 }
 
 const STATES: [State; 7] = [

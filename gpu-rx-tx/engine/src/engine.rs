@@ -187,8 +187,13 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
             let count = (bytes.length - skip).min(left);
             let area = area(&bytes);
             if let Some(to) = area.piece(u64::from(skip), count) {
-                self.receiver
-                    .spread(simt, frame, from, &to, area.location());
+                let location = area.location();
+                // Somebody may wait for such a word.
+                let is_placed =
+                    order.is_word() && self.receiver.spread_word(simt, frame, from, &to, location);
+                if !is_placed {
+                    self.receiver.spread(simt, frame, from, &to, location);
+                }
             }
             from += count;
             left -= count;

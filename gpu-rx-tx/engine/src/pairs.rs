@@ -51,6 +51,11 @@ const REQUEST: u32 = 3;
 pub(crate) const DATAGRAM: u32 = 4;
 
 impl Order {
+    /// Whether it is for eight aligned bytes of memory: a word that somebody may wait for.
+    pub(crate) const fn is_word(&self) -> bool {
+        self.kind == MEMORY && self.length == 8 && self.at.is_multiple_of(8)
+    }
+
     /// *Collective.* The order of the leader, in every lane.
     fn of_leader<S: Simt>(self, simt: &S) -> Self {
         Self {

@@ -109,7 +109,8 @@ pub struct PairBlock {
     pub failed: bool,
 }
 
-/// Receives, as an engine takes them.
+/// Receives, as an engine takes them. The number of the queue is that of the queue pair whose own
+/// it is, or 0 for one that is shared: a queue pair that fails flushes its own.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub struct ReceiveBlock {
@@ -155,8 +156,12 @@ pub const REFUSED_MTU: u32 = 2;
 pub struct Wanted {
     /// The state to go to, as a number of [`warpwire_protocols::rdma::State`].
     pub state: u32,
-    /// 1 to take attributes, path and start as well.
+    /// 1 to take attributes, path, start and queues as well.
     pub connects: u32,
+    /// The [`ReceiveBlock`] to take receives from: the queue pair's own, or one that is shared.
+    pub receives: DeviceAddress,
+    /// Where completions of receives go.
+    pub receive_completions: DeviceAddress,
     /// What was agreed with the peer.
     pub attributes: Attributes,
     /// The sequence numbers to start from.

@@ -99,20 +99,15 @@ pub(crate) fn has_room(block: &PairBlock) -> bool {
 }
 
 /// Tells that receives of a queue pair that failed come back, as far as there is room: the one that
-/// it had taken, and those of its own queue. Receives that others share stay.
+/// a message had begun to fill, and its own. Receives that others share stay for them.
 #[inline(never)]
 pub(crate) fn flush_receives(block: &mut PairBlock) {
-    let at = block.receives.value() as *mut ReceiveBlock;
-    if block.pair.state() != State::Error || at.is_null() {
+    if block.pair.state() != State::Error || !flush_held(block) {
         return;
     }
-    if let Some(held) = block.pair.held_receive() {
-        let mut cqe = error(CqeOpcode::RESPONSE_ERROR, held.index, Status::Flushed);
-        cqe.s_wqe_opcode_qpn = origin(Opcode::NOP, block.number);
-        if !write(block.receive_completions, cqe.as_cqe()) {
-            return;
-        }
-        block.pair.give_receive_back();
+    let at = block.receives.value() as *mut ReceiveBlock;
+    if at.is_null() {
+        return;
     }
     // SAFETY: a receive block by the engine's promise, driven by this block alone.
     let receives = unsafe { &mut *at };
@@ -122,13 +117,29 @@ pub(crate) fn flush_receives(block: &mut PairBlock) {
     // SAFETY: live by the engine's promise.
     receives.head = unsafe { receives.queue.head(receives.head) };
     while receives.next != receives.head {
-        let mut cqe = error(CqeOpcode::RESPONSE_ERROR, receives.next, Status::Flushed);
-        cqe.s_wqe_opcode_qpn = origin(Opcode::NOP, block.number);
-        if !write(block.receive_completions, cqe.as_cqe()) {
+        if !flush_receive(block, receives.next) {
             return;
         }
         receives.next = receives.next.wrapping_add(1);
     }
+}
+
+/// Gives back the receive that a message had begun to fill. Says whether there is none any more.
+pub(crate) fn flush_held(block: &mut PairBlock) -> bool {
+    let Some(held) = block.pair.held_receive() else {
+        return true;
+    };
+    let is_told = flush_receive(block, held.index);
+    if is_told {
+        block.pair.give_receive_back();
+    }
+    is_told
+}
+
+fn flush_receive(block: &PairBlock, index: u64) -> bool {
+    let mut cqe = error(CqeOpcode::RESPONSE_ERROR, index, Status::Flushed);
+    cqe.s_wqe_opcode_qpn = origin(Opcode::NOP, block.number);
+    write(block.receive_completions, cqe.as_cqe())
 }
 
 fn error(opcode: CqeOpcode, index: u64, status: Status) -> ErrorCqe {

@@ -15,6 +15,7 @@ pub mod context;
 pub mod format;
 pub mod kernel;
 pub mod kernels;
+pub mod messaging;
 pub mod packet;
 pub mod program;
 pub mod reason;

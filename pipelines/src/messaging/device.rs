@@ -13,8 +13,9 @@ use warpwire_protocols::rdma::{Access, Mtu};
 use warpwire_protocols::wire::Gid;
 use warpwire_ring::{DeviceAddress, Location};
 
-use super::endpoint::{Endpoint, EndpointConfig, MemoryRegion};
+use super::endpoint::{Endpoint, EndpointConfig};
 use super::place::{self, Place};
+use super::regions::MemoryRegion;
 use crate::messaging::{Error, Path};
 
 /// How a device is opened.

@@ -4,21 +4,24 @@
     reason = "a launch carries the promise that its parameters are laid out right"
 )]
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use warpwire_core::block::Parameters as _;
 use warpwire_core::kernels::TransportParameters;
 use warpwire_engine::tables::EngineCounters;
-use warpwire_gpu::executor::{Grid, Launch, Parameters, Placement};
+use warpwire_gpu::executor::{Clock, Grid, Launch, Parameters, Placement};
 use warpwire_gpu::{Arena, CpuExecutor};
 use warpwire_nic::Nic;
-use warpwire_protocols::rdma::{Access, Region, Tuning};
-use warpwire_ring::DeviceAddress;
+use warpwire_protocols::rdma::Tuning;
 
-use super::pair::{Pair, PairConfig};
-use super::table::{self, Table};
+use super::fused::FusedEngine;
+use super::host::HostWarp;
+use super::pair::{Home, Pair, PairConfig};
+use super::shared::SharedReceives;
+use super::table::{self, SharedPlaces, Table};
+use super::vacancy::Vacancies;
 use crate::messaging::Error;
 use crate::runtime::{Kit, format_word};
 
@@ -44,6 +47,13 @@ pub struct EndpointConfig {
     pub share: u32,
     /// How senders are slowed by congestion.
     pub tuning: Tuning,
+    /// Receive queues that queue pairs may share; see [`Endpoint::shared_receives`].
+    pub shared: u32,
+    /// Binary logarithm of the slots of each of them.
+    pub log_shared: u32,
+    /// An engine whose heart stands still for so long is taken for dead by those who wait for it;
+    /// zero: nobody looks.
+    pub stale: Duration,
 }
 
 impl Default for EndpointConfig {
@@ -58,6 +68,9 @@ impl Default for EndpointConfig {
             log_stride: 2,
             share: 16,
             tuning: Tuning::OFF,
+            shared: 1,
+            log_shared: 10,
+            stale: Duration::from_secs(2),
         }
     }
 }
@@ -85,6 +98,8 @@ impl EndpointConfig {
             ("log_receive", self.log_receive, 1, 15, false),
             ("log_stride", self.log_stride, 0, 4, false),
             ("share", self.share, 1, 1 << 16, false),
+            ("shared", self.shared, 0, 1 << 10, false),
+            ("log_shared", self.log_shared, 1, 15, false),
         ];
         for (field, value, least, most, is_power) in settings {
             let fits = (least..=most).contains(&value);
@@ -105,30 +120,32 @@ impl EndpointConfig {
 
 /// An engine that runs. Dropping it stops the engine.
 pub struct Endpoint {
-    launch: Option<Launch>,
-    table: Table,
-    config: EndpointConfig,
+    runs: Runs,
+    pub(super) table: Table,
+    pub(super) config: EndpointConfig,
     /// Arenas that regions may lie in.
-    memory: Vec<Arc<Arena>>,
-    regions: Mutex<Vec<u32>>,
-    taken: Mutex<u32>,
+    pub(super) memory: Vec<Arc<Arena>>,
+    /// All arenas that a kernel needs which drives the engine.
+    pub(super) arenas: Vec<Arc<Arena>>,
+    pub(super) regions: Mutex<Vec<u32>>,
+    vacancies: Vacancies,
     is_managed: AtomicBool,
-    idle: Idle,
+    shared_taken: Mutex<usize>,
+    pub(super) host: HostWarp,
+    /// The word for the rings' format in the names of kernels.
+    pub(super) format: &'static str,
+}
+
+/// Where an engine runs.
+enum Runs {
+    /// In a kernel of its own, while there is one.
+    Sliced(Option<Launch>),
+    /// In whoever waits.
+    Fused(FusedEngine),
 }
 
 /// What a thread does that waits for an engine: gives way, or drives virtual time.
 pub type Idle = Arc<dyn Fn() + Send + Sync>;
-
-/// A registered piece of memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MemoryRegion {
-    /// First byte.
-    pub address: u64,
-    /// Bytes.
-    pub length: u64,
-    /// The key, for the own requests and for peers.
-    pub key: u32,
-}
 
 impl Endpoint {
     /// Starts an engine over the first pair of rings of a NIC. Regions may lie in `memory`.
@@ -143,172 +160,121 @@ impl Endpoint {
         config: EndpointConfig,
         placement: Placement,
     ) -> Result<Self, Error> {
-        config.check()?;
-        let rings = nic.queues().first().ok_or(Error::Setting {
-            field: "nic",
-            value: 0,
-            must: "one with queues",
-        })?;
-        let row = Kit::transport(format_word(&rings.receive).unwrap_or("unknown"))?;
-        let table = table::lay_out(rings, &config)?;
-        let mut arenas = vec![Arc::clone(&table.arena)];
-        arenas.extend(rings.memory.iter().chain(memory).cloned());
+        let mut endpoint = Self::new(executor.clock(), nic, memory, config)?;
+        let row = Kit::transport(endpoint.format)?;
+        let table = &endpoint.table;
+        let arenas = endpoint.arenas.clone();
         // SAFETY: the table holds a block of this layout and all that it points to; the rings are
         // the NIC's first, driven by this engine alone.
         let parameters =
             unsafe { Parameters::new(table.parameters, TransportParameters::LAYOUT, arenas) };
         let parameters = parameters.control(table.control.clone());
         let launch = executor.launch_on(row, Grid::ONE, parameters, placement)?;
+        endpoint.runs = Runs::Sliced(Some(launch));
+        Ok(endpoint)
+    }
+
+    /// An engine without a kernel of its own: whoever waits for something of it steps it, and it
+    /// stands still at other times. Who serves peers without waiting himself calls
+    /// [`Endpoint::step`]. `clock` is that of whoever runs the NIC.
+    ///
+    /// # Errors
+    /// As [`Endpoint::start`]; [`Error::Ended`] if the NIC's rings cannot be used.
+    pub fn start_fused(
+        clock: Clock,
+        nic: &dyn Nic,
+        memory: &[Arc<Arena>],
+        config: EndpointConfig,
+    ) -> Result<Self, Error> {
+        // Nobody beats the heart of such an engine.
+        let config = EndpointConfig {
+            stale: Duration::ZERO,
+            ..config
+        };
+        let mut endpoint = Self::new(clock.clone(), nic, memory, config)?;
+        let block = endpoint.table.block;
+        // SAFETY: the table holds the block and all that it points to, and the endpoint keeps the
+        // memory; the rings are the NIC's first, driven by this engine alone.
+        let fused =
+            unsafe { FusedEngine::attach(endpoint.format, block, &clock, &endpoint.arenas) };
+        let fused = fused.map_err(|cause| Error::Ended { cause })?;
+        endpoint.runs = Runs::Fused(fused);
+        Ok(endpoint.idle_by(Arc::new(std::thread::yield_now)))
+    }
+
+    fn new(
+        clock: Clock,
+        nic: &dyn Nic,
+        memory: &[Arc<Arena>],
+        config: EndpointConfig,
+    ) -> Result<Self, Error> {
+        config.check()?;
+        let rings = nic.queues().first().ok_or(Error::Setting {
+            field: "nic",
+            value: 0,
+            must: "one with queues",
+        })?;
+        let table = table::lay_out(rings, &config)?;
+        let mut arenas = vec![Arc::clone(&table.arena)];
+        arenas.extend(rings.memory.iter().chain(memory).cloned());
         Ok(Self {
-            launch: Some(launch),
+            runs: Runs::Sliced(None),
+            regions: Mutex::new(vec![0; config.regions as usize]),
+            vacancies: Vacancies::new(&table.places),
+            is_managed: AtomicBool::new(false),
+            shared_taken: Mutex::new(0),
+            host: HostWarp {
+                clock,
+                idle: Arc::new(std::thread::yield_now),
+            },
+            format: format_word(&rings.receive).unwrap_or("unknown"),
+            memory: memory.to_vec(),
+            arenas,
             table,
             config,
-            memory: memory.to_vec(),
-            regions: Mutex::new(vec![0; config.regions as usize]),
-            taken: Mutex::new(0),
-            is_managed: AtomicBool::new(false),
-            idle: Arc::new(std::thread::yield_now),
         })
     }
 
     /// Waits otherwise than by giving way: where time is virtual, somebody has to drive it.
     #[must_use]
     pub fn idle_by(mut self, idle: Idle) -> Self {
-        self.idle = idle;
+        self.host.idle = match &self.runs {
+            Runs::Sliced(_) => idle,
+            Runs::Fused(fused) => {
+                let fused = fused.clone();
+                Arc::new(move || {
+                    if !fused.step() {
+                        idle();
+                    }
+                })
+            }
+        };
         self
     }
 
-    /// Registers memory, for own requests and, as far as `access` says, for peers. `chance` decides
-    /// the key's generation.
-    ///
-    /// # Errors
-    /// [`Error::OutOfReach`], [`Error::Regions`].
-    pub fn register(
-        &self,
-        address: DeviceAddress,
-        length: u64,
-        access: Access,
-        chance: u64,
-    ) -> Result<MemoryRegion, Error> {
-        let holds = |arena: &&Arc<Arena>| arena.whole().contains(address, length);
-        if !self.memory.iter().any(|arena| holds(&arena)) {
-            return Err(Error::OutOfReach {
-                address: address.value(),
-                length,
-            });
-        }
-        let mut keys = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-        // Place 0 stays empty: a key of 0 is none, and zeroed memory names none.
-        let free = keys.iter().skip(1).position(|key| *key & IN_USE == 0);
-        let Some(free) = free else {
-            return Err(Error::Regions {
-                most: self.config.regions - 1,
-            });
-        };
-        let place = free + 1;
-        let last = keys.get(place).copied().unwrap_or(0) & 0xff;
-        let generation = match last {
-            0 => chance as u32 & 0xff,
-            last => (last + 1) & 0xff,
-        };
-        let key = (place as u32) << 8 | generation.max(1);
-        if let Some(slot) = keys.get_mut(place) {
-            *slot = generation.max(1) | IN_USE;
-        }
-        let region = Region {
-            address: address.value(),
-            length,
-            key: 0,
-            domain: 0,
-            access,
-            may_invalidate: 0,
-        };
-        self.put_region(place, &region)?;
-        // The key last: the engine finds the region by it.
-        self.region_key(place)?.store(key, Ordering::Release);
-        Ok(MemoryRegion {
-            address: address.value(),
-            length,
-            key,
-        })
+    /// What a thread does that waits here: for who waits for something else meanwhile.
+    pub fn idle(&self) -> Idle {
+        Arc::clone(&self.host.idle)
     }
 
-    /// Takes a registration back. What was under way with the key fails; the memory may be used for
-    /// something else when this returns.
-    ///
-    /// # Errors
-    /// [`Error::OutOfReach`] if there is no such registration; [`Error::Deadline`] if the engine
-    /// does not come around.
-    pub fn release(&self, region: &MemoryRegion, patience: Duration) -> Result<(), Error> {
-        let place = (region.key >> 8) as usize;
-        let missing = || Error::OutOfReach {
-            address: region.address,
-            length: region.length,
-        };
-        if place == 0 || place >= self.config.regions as usize {
-            return Err(missing());
+    /// One step of an engine that has no kernel of its own. Says whether there was work.
+    pub fn step(&self) -> bool {
+        match &self.runs {
+            Runs::Sliced(_) => false,
+            Runs::Fused(fused) => fused.step(),
         }
-        if !self.is_registered(region) {
-            return Err(missing());
-        }
-        let word = self.region_key(place)?;
-        let taken = word.compare_exchange(region.key, 0, Ordering::AcqRel, Ordering::Relaxed);
-        // No key: a peer took it away, and the place is still ours.
-        taken
-            .or_else(|found| if found == 0 { Ok(0) } else { Err(missing()) })
-            .map(drop)?;
-        // Two rounds: the one under way may have looked before.
-        self.rounds(2, patience)?;
-        let mut keys = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = keys.get_mut(place) {
-            *slot &= !IN_USE;
-        }
-        Ok(())
     }
 
-    /// Whether the host's table still has a registration, with or without a key.
-    fn is_registered(&self, region: &MemoryRegion) -> bool {
-        let keys = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = (region.key >> 8) as usize;
-        keys.get(place).copied() == Some(region.key & 0xff | IN_USE)
-    }
-
-    /// Lets peers take the key of a registration away, by a send that names it; the memory stays
-    /// registered, without a key, until it is released.
-    ///
-    /// # Errors
-    /// [`Error::OutOfReach`] if there is no such registration.
-    pub fn let_peers_invalidate(&self, region: &MemoryRegion) -> Result<(), Error> {
-        if !self.is_registered(region) {
-            return Err(Error::OutOfReach {
-                address: region.address,
-                length: region.length,
-            });
+    /// The engine, if it has no kernel of its own: a handle to step it with from elsewhere.
+    pub const fn fused(&self) -> Option<&FusedEngine> {
+        match &self.runs {
+            Runs::Sliced(_) => None,
+            Runs::Fused(fused) => Some(fused),
         }
-        let offset = std::mem::offset_of!(Region, may_invalidate) as u64;
-        let at = self.region_at((region.key >> 8) as usize).offset(offset);
-        let word = self.table.arena.half_word(at)?;
-        word.store(1, Ordering::Release);
-        Ok(())
-    }
-
-    /// Whether a registration has its key: peers may have taken it away.
-    ///
-    /// # Errors
-    /// [`Error::OutOfReach`] if there is no such registration.
-    pub fn has_key(&self, region: &MemoryRegion) -> Result<bool, Error> {
-        if !self.is_registered(region) {
-            return Err(Error::OutOfReach {
-                address: region.address,
-                length: region.length,
-            });
-        }
-        let word = self.region_key((region.key >> 8) as usize)?;
-        Ok(word.load(Ordering::Acquire) == region.key)
     }
 
     /// Waits until the engine has begun so many rounds more.
-    fn rounds(&self, more: u64, patience: Duration) -> Result<(), Error> {
+    pub(super) fn rounds(&self, more: u64, patience: Duration) -> Result<(), Error> {
         let started = std::time::Instant::now();
         let first = self.counters().turns;
         while self.counters().turns.wrapping_sub(first) < more {
@@ -319,61 +285,18 @@ impl Endpoint {
                     waited: patience,
                 });
             }
-            (self.idle)();
+            (self.host.idle)();
         }
         Ok(())
     }
 
-    fn region_at(&self, place: usize) -> DeviceAddress {
-        self.table
-            .regions
-            .offset((place * size_of::<Region>()) as u64)
-    }
-
-    fn region_key(&self, place: usize) -> Result<&AtomicU32, Error> {
-        let offset = std::mem::offset_of!(Region, key) as u64;
-        let at = self.region_at(place).offset(offset);
-        Ok(self.table.arena.half_word(at)?)
-    }
-
-    fn put_region(&self, place: usize, region: &Region) -> Result<(), Error> {
-        let at = self.region_at(place);
-        let words: [(usize, u64); 2] = [
-            (std::mem::offset_of!(Region, address), region.address),
-            (std::mem::offset_of!(Region, length), region.length),
-        ];
-        for (offset, value) in words {
-            let word = self.table.arena.word(at.offset(offset as u64))?;
-            word.store(value, Ordering::Relaxed);
-        }
-        let words: [(usize, u32); 3] = [
-            (std::mem::offset_of!(Region, domain), region.domain),
-            (std::mem::offset_of!(Region, access), region.access.0),
-            (
-                std::mem::offset_of!(Region, may_invalidate),
-                region.may_invalidate,
-            ),
-        ];
-        for (offset, value) in words {
-            let word = self.table.arena.half_word(at.offset(offset as u64))?;
-            word.store(value, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// A queue pair in its first state.
+    /// A queue pair in its first state. It goes back when it is closed or dropped.
     ///
     /// # Errors
-    /// [`Error::Pairs`] if all are taken.
+    /// [`Error::Pairs`] if all are taken; [`Error::Deadline`] if one was given back and the engine
+    /// does not take it.
     pub fn pair(&self, config: PairConfig) -> Result<Pair, Error> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let places = self.table.places.get(*taken as usize).copied();
-        let places = places.ok_or(Error::Pairs {
-            most: self.table.places.len() as u32,
-        })?;
-        *taken += 1;
-        let arena = Arc::clone(&self.table.arena);
-        Ok(Pair::new(arena, places, config, Arc::clone(&self.idle)))
+        self.pair_with(config, None)
     }
 
     /// Queue pair 1, in its first state: there is one, if the endpoint was made so.
@@ -385,8 +308,51 @@ impl Endpoint {
         if self.is_managed.swap(true, Ordering::AcqRel) {
             return Err(Error::Management);
         }
+        // Whoever had it leaves it to nobody.
+        let only = Vacancies::new(&[places]);
+        let vacancy = only.take().ok_or(Error::Management)?;
+        Pair::new(self.home(only), vacancy, config, None)
+    }
+
+    /// A queue pair that takes its receives from a queue that it shares with others.
+    ///
+    /// # Errors
+    /// As [`Endpoint::pair`].
+    pub fn pair_on(&self, shared: &SharedReceives, config: PairConfig) -> Result<Pair, Error> {
+        self.pair_with(config, Some(shared.places))
+    }
+
+    fn pair_with(&self, config: PairConfig, shared: Option<SharedPlaces>) -> Result<Pair, Error> {
+        let vacancy = self.vacancies.take().ok_or(Error::Pairs {
+            most: self.table.places.len() as u32,
+        })?;
+        let home = self.home(self.vacancies.clone());
+        Pair::new(home, vacancy, config, shared)
+    }
+
+    fn home(&self, vacancies: Vacancies) -> Home {
+        Home {
+            tables: Arc::clone(&self.table.arena),
+            memory: self.memory.clone(),
+            host: self.host.clone(),
+            vacancies,
+        }
+    }
+
+    /// The next receive queue for queue pairs to share. It stays as long as the endpoint.
+    ///
+    /// # Errors
+    /// [`Error::Shared`] if all are taken.
+    pub fn shared_receives(&self) -> Result<SharedReceives, Error> {
+        let taken = self.shared_taken.lock();
+        let mut taken = taken.unwrap_or_else(PoisonError::into_inner);
+        let places = self.table.shared.get(*taken).copied();
+        let places = places.ok_or(Error::Shared {
+            most: self.config.shared,
+        })?;
+        *taken += 1;
         let arena = Arc::clone(&self.table.arena);
-        Ok(Pair::new(arena, places, config, Arc::clone(&self.idle)))
+        Ok(SharedReceives::new(arena, places, self.host.clone()))
     }
 
     /// What the engine counted so far.
@@ -416,7 +382,10 @@ impl Endpoint {
 
     /// Whether the engine still runs.
     pub fn is_running(&self) -> bool {
-        self.launch.as_ref().is_some_and(|one| !one.is_finished())
+        match &self.runs {
+            Runs::Sliced(launch) => launch.as_ref().is_some_and(|one| !one.is_finished()),
+            Runs::Fused(fused) => fused.ended().is_none(),
+        }
     }
 
     /// Stops the engine and waits for its end.
@@ -425,15 +394,22 @@ impl Endpoint {
     /// [`Error::Ended`] if it had ended by itself, [`Error::Executor`] if it does not end in time.
     pub fn stop(mut self, deadline: Duration) -> Result<EngineCounters, Error> {
         let counters = self.counters();
-        if let Some(launch) = self.launch.take() {
-            launch.stop();
-            if let Some(cause) = launch.join(deadline)?.cause() {
-                return Err(Error::Ended { cause });
+        let ended = match &mut self.runs {
+            Runs::Sliced(launch) => match launch.take() {
+                Some(launch) => {
+                    launch.stop();
+                    launch.join(deadline)?.cause()
+                }
+                None => None,
+            },
+            Runs::Fused(fused) => {
+                fused.leave();
+                fused.ended()
             }
+        };
+        match ended {
+            Some(cause) => Err(Error::Ended { cause }),
+            None => Ok(counters),
         }
-        Ok(counters)
     }
 }
-
-/// In the host's table of keys: the place is taken.
-const IN_USE: u32 = 1 << 31;

@@ -46,6 +46,12 @@ pub enum Error {
     /// There is no queue pair 1, or it is taken.
     #[error("queue pair 1 is not to be had; set `management`, and manage connections once")]
     Management,
+    /// All receive queues for sharing are in use.
+    #[error("all {most} shared receive queues of the endpoint are in use; raise `shared`")]
+    Shared {
+        /// How many there are.
+        most: u32,
+    },
     /// All regions are in use.
     #[error("all {most} regions of the endpoint are in use; raise `regions`")]
     Regions {
@@ -101,6 +107,17 @@ pub enum Error {
         status: Status,
     },
 
+    /// A wait ended without what it was for.
+    #[error("queue pair {number:#x}: the wait for {what} ended: {cause}")]
+    Wait {
+        /// Its number.
+        number: u32,
+        /// For what.
+        what: &'static str,
+        /// Why.
+        cause: Cause,
+    },
+
     // The environment.
     /// The peer's address cannot be one.
     #[error("the peer's address {gid} {problem}; see what the peer was told to use")]
@@ -149,4 +166,16 @@ pub enum Error {
     /// There is no kernel for the NIC's queues.
     #[error(transparent)]
     Kernel(#[from] crate::runtime::Error),
+}
+
+impl Error {
+    /// The cause that a request was refused or a wait ended by.
+    pub const fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::Post { cause, .. } | Self::Wait { cause, .. } | Self::Ended { cause } => {
+                Some(*cause)
+            }
+            _ => None,
+        }
+    }
 }

@@ -7,15 +7,31 @@
 mod device;
 mod endpoint;
 mod error;
+mod fused;
+mod host;
 mod pair;
+mod performance;
 mod place;
+mod regions;
+mod shared;
 pub mod table;
+mod vacancy;
+mod verbs;
 
 pub use device::{Device, DeviceConfig, gid};
 pub(crate) use device::{MANAGEMENT_BYTES, route, words};
-pub use endpoint::{Endpoint, EndpointConfig, Idle, MemoryRegion};
+pub use endpoint::{Endpoint, EndpointConfig, Idle};
 pub use error::Error;
+pub use fused::FusedEngine;
 pub use pair::{Completed, Message, Pair, PairConfig, Work, connect_all};
+pub use performance::Performance;
 pub(crate) use place::Place;
 pub use place::check;
+pub use regions::MemoryRegion;
+pub use shared::SharedReceives;
+pub use verbs::{SignalRow, Tagged};
+pub use warpwire_core::messaging::{
+    DONE, Expected, Goal, Matched, Remote, Request, Signal, Step, Ticket, Update, Verb,
+};
 pub use warpwire_engine::tables::Path;
+pub use warpwire_ring::mlx5::post::{Gather, Order, Payload};

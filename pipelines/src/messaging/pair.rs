@@ -8,15 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use warpwire_core::messaging::{Arrival, Channel, ChannelBlock, Cursor, Request, Sent};
+use warpwire_device::Scalar;
 use warpwire_engine::tables::{Mail, Path, REFUSED_MTU, Wanted};
 use warpwire_gpu::Arena;
 use warpwire_protocols::rdma::{Attributes, Start, State, Status};
-use warpwire_ring::mlx5::layout::{Cqe, CqeOpcode};
-use warpwire_ring::mlx5::post::{Completions, Gather, Order, Payload, ReceiveQueue, SendQueue};
-use warpwire_ring::{Cause, Scope};
+use warpwire_protocols::wire::bth::Qpn;
+use warpwire_ring::mlx5::post::{Gather, Order, Payload};
+use warpwire_ring::mlx5::serve::WorkQueue;
+use warpwire_ring::{Cause, DeviceAddress};
 
-use super::endpoint::Idle;
-use super::table::PairPlaces;
+use super::host::HostWarp;
+use super::table::{PairPlaces, SharedPlaces};
+use super::vacancy::{Vacancies, Vacancy};
 use crate::messaging::Error;
 
 /// What belongs to a queue pair and not to its connection.
@@ -28,13 +32,22 @@ pub struct PairConfig {
 
 /// A queue pair. Its memory stays as long as this does.
 pub struct Pair {
-    arena: Arc<Arena>,
+    pub(super) channel: Channel,
+    pub(super) home: Home,
+    place: usize,
     places: PairPlaces,
-    sends: SendQueue,
-    receives: ReceiveQueue,
-    completions: Completions,
+    shared: Option<SharedPlaces>,
     patience: Duration,
-    idle: Idle,
+    /// The engine did not answer, or a kernel has the queues: the place cannot be given back.
+    is_lost: bool,
+}
+
+/// What a queue pair has of its endpoint.
+pub(super) struct Home {
+    pub(super) tables: Arc<Arena>,
+    pub(super) memory: Vec<Arc<Arena>>,
+    pub(super) host: HostWarp,
+    pub(super) vacancies: Vacancies,
 }
 
 /// A send request.
@@ -51,6 +64,8 @@ pub struct Work<'a> {
 pub struct Message {
     /// Its receive.
     pub index: u64,
+    /// The queue pair that it came to, by its number.
+    pub pair: u32,
     /// Bytes.
     pub length: u32,
     /// Its immediate.
@@ -61,6 +76,20 @@ pub struct Message {
     pub is_write: bool,
     /// Of a datagram: who sent it.
     pub source_qp: u32,
+}
+
+impl Message {
+    pub(super) fn of(arrival: &Arrival) -> Self {
+        Self {
+            index: arrival.index,
+            pair: arrival.pair,
+            length: arrival.length,
+            immediate: arrival.immediate,
+            invalidate: arrival.invalidate,
+            is_write: arrival.is_write,
+            source_qp: arrival.source_qp,
+        }
+    }
 }
 
 /// What a completion says.
@@ -91,34 +120,112 @@ pub enum Completed {
 
 impl Pair {
     pub(super) fn new(
-        arena: Arc<Arena>,
-        places: PairPlaces,
+        home: Home,
+        vacancy: Vacancy,
         config: PairConfig,
-        idle: Idle,
-    ) -> Self {
-        let queue = places.completions;
-        Self {
-            arena,
-            // SAFETY: the queue lies in the arena, and this is its only user.
-            sends: unsafe { SendQueue::attach(places.send, 0) },
-            // SAFETY: as above.
-            receives: unsafe { ReceiveQueue::attach(places.receive, 0) },
-            // SAFETY: as above; its memory was set up.
-            completions: unsafe {
-                Completions::attach(queue.ring, queue.record, queue.log_depth, Scope::System, 0)
-            },
+        shared: Option<SharedPlaces>,
+    ) -> Result<Self, Error> {
+        let Vacancy {
+            place,
+            places,
+            cursor,
+            owed,
+        } = vacancy;
+        let mut block = ChannelBlock {
+            cursor,
+            ..places.block
+        };
+        if let Some(shared) = shared {
+            block.receive = WorkQueue::default();
+            block.arrived = shared.block.arrived;
+        }
+        let mut pair = Self {
+            // SAFETY: the queues lie in the arena that the pair keeps, and this is their only user;
+            // a kernel that is given them gives them back.
+            channel: unsafe { Channel::of(&block, places.home) },
+            home,
+            place,
+            places,
+            shared,
             patience: match config.patience.is_zero() {
                 true => Duration::from_secs(5),
                 false => config.patience,
             },
-            places,
-            idle,
+            is_lost: false,
+        };
+        if let Some(number) = owed {
+            pair.is_lost = true;
+            pair.answered(number)?;
+            pair.is_lost = false;
+            pair.rewind();
         }
+        Ok(pair)
     }
 
     /// Its number.
     pub const fn number(&self) -> u32 {
-        self.places.number
+        self.places.number()
+    }
+
+    /// Gives it back: nothing that it had under way is sent or received any more when this returns,
+    /// and its place can be taken again. Dropping it does the same without waiting.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] if the engine does not obey; then the place is lost.
+    pub fn close(mut self) -> Result<(), Error> {
+        self.reset()
+    }
+
+    /// After a reset: the queues go on where they stand, with nothing under way.
+    fn rewind(&mut self) {
+        let simt = Scalar::new(&self.home.host);
+        while self.channel.poll_sent(&simt).is_some() {}
+        if self.shared.is_none() {
+            while self.channel.poll_arrival(&simt).is_some() {}
+        }
+        let block = ChannelBlock {
+            cursor: idle(self.channel.cursor()),
+            ..self.block()
+        };
+        // SAFETY: as in `new`.
+        self.channel = unsafe { Channel::of(&block, self.places.home) };
+    }
+
+    /// Its block, but for where it stands.
+    fn block(&self) -> ChannelBlock {
+        match self.shared {
+            None => self.places.block,
+            Some(shared) => ChannelBlock {
+                receive: WorkQueue::default(),
+                arrived: shared.block.arrived,
+                ..self.places.block
+            },
+        }
+    }
+
+    /// Leaves it to a kernel: returns where its block lies.
+    pub(super) fn lend(&mut self) -> Result<DeviceAddress, Error> {
+        let block = ChannelBlock {
+            cursor: self.channel.cursor(),
+            ..self.block()
+        };
+        let at = self.places.home.value() as *mut ChannelBlock;
+        self.home.tables.word(self.places.home)?;
+        // SAFETY: the block's own place in the arena; nobody else looks at it now.
+        unsafe { at.write_volatile(block) };
+        // Until it comes back the place is the kernel's.
+        self.is_lost = true;
+        Ok(self.places.home)
+    }
+
+    /// Takes it back from a kernel that ended.
+    pub(super) fn take_back(&mut self) {
+        let at = self.places.home.value() as *const ChannelBlock;
+        // SAFETY: the block's own place in the arena; the kernel ended.
+        let block = unsafe { at.read_volatile() };
+        self.is_lost = false;
+        // SAFETY: as in `new`.
+        self.channel = unsafe { Channel::of(&block, self.places.home) };
     }
 
     /// Where it stands, by what the engine told last.
@@ -157,36 +264,14 @@ impl Pair {
         self.ask(state, None)
     }
 
-    /// Ends its connection, if it has one: what was posted comes back and is forgotten. Then it can
-    /// be connected again.
+    /// Ends its connection, if it has one: what was posted is forgotten. Then it can be connected
+    /// again.
     ///
     /// # Errors
     /// [`Error::Deadline`].
     pub fn reset(&mut self) -> Result<(), Error> {
-        // Everything comes back before the engine hears the second wish: there is room, because
-        // slots whose completions were not polled cannot be posted again.
-        self.ask(State::Error, None)?;
         self.ask(State::Reset, None)?;
-        while self.poll().is_some() {}
-        // Some ended without a word: sends that were not to tell, a receive that was half full.
-        let (send, receive) = (self.sends.next(), self.receives.next());
-        // SAFETY: the queue lies in the arena, this is its only user, and nothing is under way.
-        self.sends = unsafe { SendQueue::attach(self.places.send, send) };
-        // SAFETY: as above.
-        self.receives = unsafe { ReceiveQueue::attach(self.places.receive, receive) };
-        Ok(())
-    }
-
-    /// Gives way, unless the patience is at its end.
-    fn still_waiting(&self, started: Instant, what: &'static str) -> Result<(), Error> {
-        if started.elapsed() >= self.patience {
-            return Err(Error::Deadline {
-                number: self.places.number,
-                what,
-                waited: self.patience,
-            });
-        }
-        (self.idle)();
+        self.rewind();
         Ok(())
     }
 
@@ -206,9 +291,15 @@ impl Pair {
         connection: Option<(Attributes, Start, Path)>,
     ) -> Result<Wish, Error> {
         let (attributes, start, path) = connection.unwrap_or_default();
+        let own = &self.places;
         let wanted = Wanted {
             state: state as u32,
             connects: u32::from(connection.is_some()),
+            receives: self.shared.map_or(own.receives, |shared| shared.receives),
+            receive_completions: match self.shared {
+                None => own.receive_completions,
+                Some(shared) => shared.receive_completions,
+            },
             attributes,
             start,
             path,
@@ -217,10 +308,8 @@ impl Pair {
         let at = self.places.mail.offset(offset).value() as *mut Wanted;
         // SAFETY: the mail lies in the arena; the engine looks at it only after the command below.
         unsafe { at.write_volatile(wanted) };
-        let command = self.word(std::mem::offset_of!(Mail, command))?;
-        let number = command.load(Ordering::Relaxed).wrapping_add(1);
-        // pairs with: the engine's load of the command.
-        command.store(number, Ordering::Release);
+        let number = self.command()?;
+        self.is_lost = true;
         Ok(Wish {
             number,
             state,
@@ -229,29 +318,51 @@ impl Pair {
     }
 
     /// Waits until the engine has done what is wanted.
-    fn obeyed(&self, wish: &Wish) -> Result<(), Error> {
-        let started = Instant::now();
-        let answer = self.word(std::mem::offset_of!(Mail, answer))?;
-        while answer.load(Ordering::Acquire) != wish.number {
-            self.still_waiting(started, "the engine did not obey")?;
-        }
+    fn obeyed(&mut self, wish: &Wish) -> Result<(), Error> {
+        self.answered(wish.number)?;
+        self.is_lost = false;
         match self.mail_word(std::mem::offset_of!(Mail, refused)) {
             0 => Ok(()),
             REFUSED_MTU => Err(Error::Mtu {
-                number: self.places.number,
+                number: self.number(),
                 mtu: wish.mtu,
             }),
             _ => Err(Error::Move {
-                number: self.places.number,
+                number: self.number(),
                 to: wish.state,
             }),
         }
     }
 
+    /// Asks the engine for what the mail says. Returns the number that it will answer.
+    fn command(&self) -> Result<u32, Error> {
+        let command = self.word(std::mem::offset_of!(Mail, command))?;
+        let number = command.load(Ordering::Relaxed).wrapping_add(1);
+        // pairs with: the engine's load of the command.
+        command.store(number, Ordering::Release);
+        Ok(number)
+    }
+
+    /// Waits for the engine's answer.
+    fn answered(&self, number: u32) -> Result<(), Error> {
+        let started = Instant::now();
+        let answer = self.word(std::mem::offset_of!(Mail, answer))?;
+        while answer.load(Ordering::Acquire) != number {
+            if started.elapsed() >= self.patience {
+                return Err(Error::Deadline {
+                    number: self.number(),
+                    what: "the engine did not obey",
+                    waited: self.patience,
+                });
+            }
+            (self.home.host.idle)();
+        }
+        Ok(())
+    }
+
     fn word(&self, offset: usize) -> Result<&std::sync::atomic::AtomicU32, Error> {
-        Ok(self
-            .arena
-            .half_word(self.places.mail.offset(offset as u64))?)
+        let at = self.places.mail.offset(offset as u64);
+        Ok(self.home.tables.half_word(at)?)
     }
 
     fn mail_word(&self, offset: usize) -> u32 {
@@ -259,19 +370,19 @@ impl Pair {
             .map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// Send slots that are free.
+    /// Send slots that are free, as far as completions were polled.
     pub const fn free_sends(&self) -> u32 {
-        self.sends.free()
+        self.channel.free()
     }
 
     /// Send slots that there are.
     pub const fn send_slots(&self) -> u32 {
-        1 << self.places.send.log_depth
+        self.channel.depth()
     }
 
-    /// Receives that can be posted.
-    pub const fn free_receives(&self) -> u32 {
-        self.receives.free()
+    /// Receives that can be posted; 0 if they are shared.
+    pub fn free_receives(&self) -> u32 {
+        self.channel.free_receives()
     }
 
     /// Posts send requests, all or as many as there is room for. Returns the number of the last.
@@ -279,18 +390,21 @@ impl Pair {
     /// # Errors
     /// [`Error::Post`] for the first that could not be; those before it are posted.
     pub fn post(&mut self, works: &[Work<'_>]) -> Result<u64, Error> {
-        let mut last = self.sends.next();
+        let simt = Scalar::new(&self.home.host);
+        let mut last = self.channel.next();
         let mut outcome = Ok(());
         for work in works {
-            match self.sends.write(&work.order, work.payload) {
-                Ok(index) => last = index,
+            let request = Request::new(work.order, work.payload);
+            match self.channel.write(&simt, Some(&request)) {
+                Ok(Some(ticket)) => last = ticket.first,
+                Ok(None) => {}
                 Err(cause) => {
                     outcome = Err(self.refused(cause));
                     break;
                 }
             }
         }
-        self.sends.publish();
+        self.channel.publish(&simt);
         outcome.map(|()| last)
     }
 
@@ -299,56 +413,37 @@ impl Pair {
     /// # Errors
     /// [`Error::Post`].
     pub fn receive(&mut self, pieces: &[Gather]) -> Result<u64, Error> {
-        let index = self.receives.write(pieces);
-        let index = index.map_err(|cause| self.refused(cause))?;
-        self.receives.publish();
-        Ok(index)
+        let simt = Scalar::new(&self.home.host);
+        match self.channel.post_receive(&simt, Some(pieces)) {
+            Ok(index) => Ok(index.unwrap_or(u64::MAX)),
+            Err(cause) => Err(self.refused(cause)),
+        }
     }
 
-    fn refused(&self, cause: Cause) -> Error {
+    pub(super) fn refused(&self, cause: Cause) -> Error {
         Error::Post {
-            number: self.places.number,
+            number: self.number(),
             cause,
         }
     }
 
-    /// The next completion, if there is one.
+    /// The next completion, if there is one: of a send first.
     pub fn poll(&mut self) -> Option<Completed> {
-        let cqe = self.completions.poll()?;
-        let counter = cqe.wqe_counter.get();
-        let opcode = cqe.opcode();
-        Some(match opcode {
-            CqeOpcode::REQUEST => Completed::Sent {
-                index: self.sends.retire(counter).unwrap_or(u64::MAX),
-            },
-            CqeOpcode::REQUEST_ERROR => Completed::SendFailed {
-                index: self.sends.retire(counter).unwrap_or(u64::MAX),
-                cause: Cause::from_syndrome(cqe.as_error().syndrome),
-            },
-            CqeOpcode::RESPONSE_ERROR => Completed::ReceiveFailed {
-                index: self.receives.retire(counter).unwrap_or(u64::MAX),
-                cause: Cause::from_syndrome(cqe.as_error().syndrome),
-            },
-            _ => Completed::Received(self.message(&cqe, counter)),
-        })
-    }
-
-    fn message(&mut self, cqe: &Cqe, counter: u16) -> Message {
-        let opcode = cqe.opcode();
-        let word = cqe.imm_inval_pkey.get();
-        let has_immediate = matches!(
-            opcode,
-            CqeOpcode::RESPONSE_WRITE_IMM | CqeOpcode::RESPONSE_SEND_IMM
-        );
-        let invalidates = opcode == CqeOpcode::RESPONSE_SEND_INVALIDATE;
-        Message {
-            index: self.receives.retire(counter).unwrap_or(u64::MAX),
-            length: cqe.byte_cnt.get(),
-            immediate: has_immediate.then_some(word),
-            invalidate: invalidates.then_some(word),
-            is_write: opcode == CqeOpcode::RESPONSE_WRITE_IMM,
-            source_qp: cqe.flags_rqpn.get() & 0x00ff_ffff,
+        let simt = Scalar::new(&self.home.host);
+        if let Some(Sent { index, failed }) = self.channel.poll_sent(&simt) {
+            return Some(match failed {
+                None => Completed::Sent { index },
+                Some(cause) => Completed::SendFailed { index, cause },
+            });
         }
+        let arrival = self.channel.poll_arrival(&simt)?;
+        Some(match arrival.failed {
+            None => Completed::Received(Message::of(&arrival)),
+            Some(cause) => Completed::ReceiveFailed {
+                index: arrival.index,
+                cause,
+            },
+        })
     }
 
     /// Waits for the next completion.
@@ -363,13 +458,51 @@ impl Pair {
             }
             if started.elapsed() >= longest {
                 return Err(Error::Deadline {
-                    number: self.places.number,
+                    number: self.number(),
                     what: "nothing completed",
                     waited: longest,
                 });
             }
-            (self.idle)();
+            (self.home.host.idle)();
         }
+    }
+}
+
+impl Drop for Pair {
+    /// Asks for a reset and leaves the place to who takes it next.
+    fn drop(&mut self) {
+        if self.is_lost {
+            return;
+        }
+        let at = std::mem::offset_of!(Mail, wanted) as u64;
+        let at = self.places.mail.offset(at).value() as *mut Wanted;
+        // SAFETY: the mail lies in the arena; everything that it said before was answered.
+        let mut wanted = unsafe { at.read_volatile() };
+        wanted.state = State::Reset as u32;
+        wanted.connects = 0;
+        // SAFETY: as above; the engine looks at it only after the command.
+        unsafe { at.write_volatile(wanted) };
+        if let Ok(number) = self.command() {
+            self.home.vacancies.give(Vacancy {
+                place: self.place,
+                places: self.places,
+                cursor: self.channel.cursor(),
+                owed: Some(number),
+            });
+        }
+    }
+}
+
+/// Where a channel stands that has nothing under way.
+const fn idle(cursor: Cursor) -> Cursor {
+    Cursor {
+        send_freed: cursor.send_next,
+        tracked_to: cursor.send_next,
+        receive_freed: cursor.receive_next,
+        fault: 0,
+        fault_at: 0,
+        fence: 0,
+        ..cursor
     }
 }
 
@@ -392,14 +525,14 @@ pub fn connect_all(
         let mut wishes = Vec::with_capacity(pairs.len());
         for (pair, (attributes, start, path)) in pairs.iter_mut().zip(connections) {
             let attributes = Attributes {
-                local_qp: warpwire_protocols::wire::bth::Qpn::new(pair.places.number),
+                local_qp: Qpn::new(pair.number()),
                 ..*attributes
             };
             let connects = state == State::ReadyToReceive;
             let connection = connects.then_some((attributes, *start, *path));
             wishes.push(pair.wish(state, connection)?);
         }
-        for (pair, wish) in pairs.iter().zip(&wishes) {
+        for (pair, wish) in pairs.iter_mut().zip(&wishes) {
             pair.obeyed(wish)?;
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use warpwire_core::block::{Parameters as _, Steering};
 use warpwire_core::kernels::TransportParameters;
+use warpwire_core::messaging::{ChannelBlock, CompletionRing, Cursor, SharedBlock};
 use warpwire_engine::tables::{
     EngineBlock, EngineCounters, Mail, PairBlock, Path, ReceiveBlock, Wanted,
 };
@@ -12,8 +13,9 @@ use warpwire_gpu::Arena;
 use warpwire_gpu::arena::ArenaError;
 use warpwire_gpu::executor::Control;
 use warpwire_nic::QueuePair as Rings;
-use warpwire_protocols::rdma::{Attributes, Fetch, QueuePair, Region, Start, State};
+use warpwire_protocols::rdma::{Access, Attributes, Fetch, QueuePair, Region, Start, State};
 use warpwire_ring::mlx5::layout::{CQE_BYTES, NEVER_WRITTEN, SEGMENT_BYTES, WQEBB_BYTES};
+use warpwire_ring::mlx5::post::Gather;
 use warpwire_ring::mlx5::serve::{CompletionQueue, WorkQueue};
 use warpwire_ring::{DeviceAddress, Location, Scope};
 
@@ -26,9 +28,11 @@ pub struct Table {
     pub arena: Arc<Arena>,
     /// The kernel's [`TransportParameters`].
     pub parameters: DeviceAddress,
-    /// The stop word that the parameters name.
+    /// The [`EngineBlock`] that they name.
+    pub block: DeviceAddress,
+    /// The stop word that the parameters name, and the engine's heartbeat.
     pub control: Control,
-    /// The [`Region`]s, as many as were asked for.
+    /// The [`Region`]s: as many as were asked for, and one for what atomics find and nobody wants.
     pub regions: DeviceAddress,
     /// The [`EngineCounters`].
     pub counters: DeviceAddress,
@@ -36,21 +40,41 @@ pub struct Table {
     pub places: Vec<PairPlaces>,
     /// Queue pair 1, if it was asked for.
     pub management: Option<PairPlaces>,
+    /// The receive queues for sharing, as many as were asked for.
+    pub shared: Vec<SharedPlaces>,
 }
 
 /// What the host needs of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct PairPlaces {
-    /// Its number.
-    pub number: u32,
     /// Its [`Mail`].
     pub mail: DeviceAddress,
-    /// Its send queue.
-    pub send: WorkQueue,
-    /// Its receive queue.
-    pub receive: WorkQueue,
-    /// Where both complete.
-    pub completions: CompletionQueue,
+    /// The [`ReceiveBlock`] of its own receives.
+    pub receives: DeviceAddress,
+    /// The [`CompletionQueue`] of its own receives.
+    pub receive_completions: DeviceAddress,
+    /// Where its block lies for a kernel that is given the queue pair.
+    pub home: DeviceAddress,
+    /// Its queues, where nothing was posted.
+    pub block: ChannelBlock,
+}
+
+impl PairPlaces {
+    /// Its number.
+    pub const fn number(&self) -> u32 {
+        self.block.send.number
+    }
+}
+
+/// What the host needs of receives that are shared.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedPlaces {
+    /// The [`ReceiveBlock`].
+    pub receives: DeviceAddress,
+    /// The [`CompletionQueue`].
+    pub receive_completions: DeviceAddress,
+    /// Its queues, where nothing was posted.
+    pub block: SharedBlock,
 }
 
 /// Lays out the memory of an endpoint over one pair of rings.
@@ -60,38 +84,61 @@ pub struct PairPlaces {
 pub fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaError> {
     let arena = Arc::new(Arena::new(bytes(config), Location::PinnedHost)?);
     let control = Control::allocate(&arena, 1)?;
-    let regions = arena.place_all(&vec![Region::default(); config.regions as usize])?;
+    let heartbeat = match config.stale.is_zero() {
+        true => DeviceAddress::NULL,
+        false => control.heartbeat_address(0).unwrap_or(DeviceAddress::NULL),
+    };
+    let scratch = arena.allocate(u64::from(config.pairs) * SCRATCH_BYTES, 128)?;
+    let scratch_region = Region {
+        address: scratch.address.value(),
+        length: scratch.length,
+        key: config.regions << 8 | 1,
+        domain: 0,
+        access: Access::LOCAL_WRITE,
+        may_invalidate: 0,
+    };
+    // The last place is the endpoint's own.
+    let mut regions = vec![Region::default(); config.regions as usize];
+    regions.push(scratch_region);
+    let regions = arena.place_all(&regions)?;
     let counters = arena.place(EngineCounters::default())?;
-    let mut places = Vec::new();
+    let (mut places, mut pairs) = (Vec::new(), Vec::new());
     let mut management = None;
-    let mut pairs = Vec::new();
     for place in 0..config.pairs {
+        let offset = u64::from(place) * SCRATCH_BYTES;
+        let scratch = Gather {
+            address: scratch.address.offset(offset).value(),
+            length: 8,
+            key: scratch_region.key,
+        };
         // A queue pair lies where the lower bits of its number say.
         let number = match place {
             MANAGEMENT if config.management => MANAGEMENT,
             // Queue pairs 0 and 1 are not for messages.
             place => config.first_number & !(config.pairs - 1) | place,
         };
-        let (block, shared) = pair(&arena, config, number)?;
+        let (block, shared) = pair(&arena, config, number, scratch, heartbeat)?;
         pairs.push(block);
         match number {
             MANAGEMENT => management = Some(shared),
             _ => places.push(shared),
         }
     }
-    let pairs = arena.place_all(&pairs)?;
+    let shared = (0..config.shared).map(|_| shared(&arena, config, heartbeat));
+    let shared = shared.collect::<Result<_, _>>()?;
     let block = EngineBlock {
         receive: rings.receive,
         transmit: rings.transmit,
-        pairs: pairs.address,
+        pairs: arena.place_all(&pairs)?.address,
         regions: regions.address,
         counters: counters.address,
         pair_count: config.pairs,
-        region_count: config.regions,
+        region_count: config.regions + 1,
         tuning: config.tuning,
         share: config.share,
         reserved: 0,
     };
+    let block = arena.place(block)?.address;
     let parameters = TransportParameters {
         header: TransportParameters::HEADER,
         steering: Steering {
@@ -99,17 +146,19 @@ pub fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaErr
             heartbeats: DeviceAddress::NULL,
             turns: 0,
         },
-        blocks: arena.place(block)?.address,
+        blocks: block,
         block_count: 1,
         reserved: 0,
     };
     Ok(Table {
         parameters: arena.place(parameters)?.address,
+        block,
         control,
         regions: regions.address,
         counters: counters.address,
         places,
         management,
+        shared,
         arena,
     })
 }
@@ -118,11 +167,10 @@ fn pair(
     arena: &Arena,
     config: &EndpointConfig,
     number: u32,
+    scratch: Gather,
+    heartbeat: DeviceAddress,
 ) -> Result<(PairBlock, PairPlaces), ArenaError> {
     let line = |bytes: u64| arena.allocate(bytes, 128).map(|region| region.address);
-    let send_bytes = WQEBB_BYTES << config.log_send;
-    let receive_bytes = SEGMENT_BYTES << (config.log_receive + config.log_stride);
-    let log_completions = (config.log_send.max(config.log_receive)) + 1;
     let record = line(16)?;
     let queue = |ring, offset, log_depth| WorkQueue {
         ring,
@@ -132,22 +180,11 @@ fn pair(
         number,
         scope: Scope::System as u32,
     };
-    let send = queue(line(send_bytes)?, 4, config.log_send);
-    let receive = queue(line(receive_bytes)?, 0, config.log_receive);
-    let ring = line(CQE_BYTES << log_completions)?;
-    for entry in 0..1u64 << log_completions {
-        let last = ring.offset(entry * CQE_BYTES + 56);
-        arena.write(last, &[0, 0, 0, 0, 0, 0, 0, NEVER_WRITTEN])?;
-    }
-    let completions = CompletionQueue {
-        ring,
-        record: record.offset(8),
-        produced: 0,
-        consumed: 0,
-        log_depth: log_completions,
-        scope: Scope::System as u32,
-    };
-    let queue = arena.place(completions)?.address;
+    let send = queue(line(WQEBB_BYTES << config.log_send)?, 4, config.log_send);
+    let ring = line(SEGMENT_BYTES << (config.log_receive + config.log_stride))?;
+    let receive = queue(ring, 0, config.log_receive);
+    let (sent_block, sent) = completions(arena, config.log_send)?;
+    let (arrived_block, arrived) = completions(arena, config.log_receive)?;
     let receives = arena.place(ReceiveBlock {
         queue: receive,
         next: 0,
@@ -155,14 +192,14 @@ fn pair(
     })?;
     let fetches = vec![Fetch::default(); FETCHES as usize];
     let mail = arena.place(blank_mail())?.address;
-    let block = PairBlock {
+    let engine = PairBlock {
         pair: QueuePair::new(),
         path: Path::default(),
         send,
         mail,
         receives: receives.address,
-        send_completions: queue,
-        receive_completions: queue,
+        send_completions: sent_block,
+        receive_completions: arrived_block,
         fetches: arena.place_all(&fetches)?.address,
         fetch_slots: FETCHES,
         number,
@@ -171,14 +208,94 @@ fn pair(
         obeyed: 0,
         failed: false,
     };
-    let places = PairPlaces {
-        number,
-        mail,
+    let block = ChannelBlock {
+        header: ChannelBlock::HEADER,
         send,
         receive,
-        completions,
+        sent,
+        arrived,
+        scratch,
+        heartbeat,
+        stale_ns: config.stale.as_nanos() as u64,
+        cursor: Cursor::default(),
     };
-    Ok((block, places))
+    let places = PairPlaces {
+        mail,
+        receives: receives.address,
+        receive_completions: arrived_block,
+        home: arena.place(block)?.address,
+        block,
+    };
+    Ok((engine, places))
+}
+
+fn shared(
+    arena: &Arena,
+    config: &EndpointConfig,
+    heartbeat: DeviceAddress,
+) -> Result<SharedPlaces, ArenaError> {
+    let line = |bytes: u64| arena.allocate(bytes, 128).map(|region| region.address);
+    let receive = WorkQueue {
+        ring: line(SEGMENT_BYTES << (config.log_shared + config.log_stride))?,
+        record: line(16)?,
+        log_depth: config.log_shared,
+        log_stride: config.log_stride,
+        // Nobody's own.
+        number: 0,
+        scope: Scope::System as u32,
+    };
+    let (arrived_block, arrived) = completions(arena, config.log_shared)?;
+    let receives = arena.place(ReceiveBlock {
+        queue: receive,
+        next: 0,
+        head: 0,
+    })?;
+    let block = SharedBlock {
+        header: SharedBlock::HEADER,
+        receive,
+        arrived,
+        done: line((8u64 << config.log_shared.saturating_sub(6)).max(8))?,
+        heartbeat,
+        stale_ns: config.stale.as_nanos() as u64,
+        next: 0,
+        freed: 0,
+        arrived_next: 0,
+        returned: 0,
+    };
+    Ok(SharedPlaces {
+        receives: receives.address,
+        receive_completions: arrived_block,
+        block,
+    })
+}
+
+/// A completion queue: the engine's block, and what who polls it needs.
+fn completions(
+    arena: &Arena,
+    log_depth: u32,
+) -> Result<(DeviceAddress, CompletionRing), ArenaError> {
+    let ring = arena.allocate(CQE_BYTES << log_depth, 128)?.address;
+    for entry in 0..1u64 << log_depth {
+        let last = ring.offset(entry * CQE_BYTES + 56);
+        arena.write(last, &[0, 0, 0, 0, 0, 0, 0, NEVER_WRITTEN])?;
+    }
+    let record = arena.allocate(16, 128)?.address;
+    let scope = Scope::System as u32;
+    let block = CompletionQueue {
+        ring,
+        record,
+        produced: 0,
+        consumed: 0,
+        log_depth,
+        scope,
+    };
+    let ring = CompletionRing {
+        ring,
+        record,
+        log_depth,
+        scope,
+    };
+    Ok((arena.place(block)?.address, ring))
 }
 
 /// A mail in which nothing is wanted.
@@ -193,6 +310,8 @@ fn blank_mail() -> Mail {
         wanted: Wanted {
             state: State::Reset as u32,
             connects: 0,
+            receives: DeviceAddress::NULL,
+            receive_completions: DeviceAddress::NULL,
             attributes: Attributes::default(),
             start: Start::default(),
             path: Path::default(),
@@ -202,17 +321,25 @@ fn blank_mail() -> Mail {
 
 /// Bytes of everything, with room for alignment.
 fn bytes(config: &EndpointConfig) -> usize {
-    let send = 64usize << config.log_send;
-    let receive = 16usize << (config.log_receive + config.log_stride);
-    let completions = 64usize << (config.log_send.max(config.log_receive) + 1);
+    let receives = |log: u32| (16usize << (log + config.log_stride)) + (64usize << log);
+    let send = 128usize << config.log_send;
     let fetches = FETCHES as usize * size_of::<Fetch>();
-    let blocks = size_of::<PairBlock>() + size_of::<Mail>() + size_of::<ReceiveBlock>();
-    let pair = send + receive + completions + fetches + blocks + 16 * 128;
-    let regions = config.regions as usize * size_of::<Region>();
-    config.pairs as usize * pair + regions + size_of::<EngineBlock>() + 16384
+    let blocks = size_of::<PairBlock>() + size_of::<Mail>() + size_of::<ChannelBlock>();
+    let pair = send + receives(config.log_receive) + fetches + blocks + 20 * 128;
+    let shared = receives(config.log_shared) + (1usize << config.log_shared) + 8 * 128;
+    let regions = (config.regions as usize + 1) * size_of::<Region>();
+    let scratch = config.pairs as usize * SCRATCH_BYTES as usize;
+    config.pairs as usize * pair
+        + config.shared as usize * shared
+        + regions
+        + scratch
+        + size_of::<EngineBlock>()
+        + 16384
 }
 
 /// The queue pair through which connections are managed.
-pub(super) const MANAGEMENT: u32 = 1;
+const MANAGEMENT: u32 = 1;
 /// Reads and atomics that a queue pair keeps for its peer.
 const FETCHES: u32 = 16;
+/// Bytes of a queue pair for what nobody wants: a line of its own.
+const SCRATCH_BYTES: u64 = 64;

@@ -67,6 +67,17 @@ impl Kit {
         row.ok_or(Error::NoKernel { name })
     }
 
+    /// A kernel that is an application of messages.
+    ///
+    /// # Errors
+    /// [`Error::NoKernel`].
+    pub fn application(name: &str) -> Result<&'static KernelRow, Error> {
+        let row = entries::applications().iter().find(|row| row.name == name);
+        row.ok_or_else(|| Error::NoKernel {
+            name: name.to_owned(),
+        })
+    }
+
     /// A kernel by its name.
     ///
     /// # Errors

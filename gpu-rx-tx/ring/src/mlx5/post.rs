@@ -132,14 +132,53 @@ impl SendQueue {
         }
     }
 
+    /// Attaches to a queue of which the slots from `freed` to `next` are under way.
+    ///
+    /// # Safety
+    /// As [`SendQueue::attach`]; and what is under way was written by such a value.
+    pub const unsafe fn resume(queue: WorkQueue, freed: u64, next: u64) -> Self {
+        Self { queue, next, freed }
+    }
+
+    /// Slots.
+    #[inline(always)]
+    pub const fn depth(&self) -> u32 {
+        1 << self.queue.log_depth
+    }
+
     /// Slots that are free.
+    #[inline(always)]
     pub const fn free(&self) -> u32 {
-        (1 << self.queue.log_depth) - self.next.wrapping_sub(self.freed) as u32
+        self.depth()
+            .wrapping_sub(self.next.wrapping_sub(self.freed) as u32)
     }
 
     /// The slot that the next request begins in.
+    #[inline(always)]
     pub const fn next(&self) -> u64 {
         self.next
+    }
+
+    /// Every slot before this one is free again.
+    #[inline(always)]
+    pub const fn freed(&self) -> u64 {
+        self.freed
+    }
+
+    /// Number of the queue pair.
+    #[inline(always)]
+    pub const fn number(&self) -> u32 {
+        self.queue.number
+    }
+
+    /// Slots that a request takes.
+    ///
+    /// # Errors
+    /// [`Cause::LocalLength`] if it has more pieces or inline bytes than a request can, or an empty
+    /// piece.
+    #[inline(always)]
+    pub fn slots(order: &Order, payload: &Payload<'_>) -> Result<u32, Cause> {
+        Ok(layout::wqebbs(segments(order, payload)?))
     }
 
     /// Writes a request; nobody sees it before [`SendQueue::publish`]. Returns its number.
@@ -148,29 +187,35 @@ impl SendQueue {
     /// [`Cause::NoResource`] if not enough slots are free, [`Cause::LocalLength`] if it has more
     /// pieces or inline bytes than a request can, or an empty piece. Nothing was written then.
     pub fn write(&mut self, order: &Order, payload: Payload<'_>) -> Result<u64, Cause> {
-        let mut bytes = SEGMENT_BYTES as usize;
-        bytes += order.datagram.map_or(0, |datagram| size_of_val(&datagram));
-        bytes += usize::from(order.has_address()) * SEGMENT_BYTES as usize;
-        bytes += usize::from(order.is_atomic()) * SEGMENT_BYTES as usize;
-        bytes += payload.bytes();
-        let segments = bytes / SEGMENT_BYTES as usize;
-        let empty = match payload {
-            Payload::Pieces(pieces) => pieces.iter().any(|one| one.length == 0),
-            Payload::Inline(_) => false,
-        };
-        if segments > layout::MAX_SEGMENTS as usize || empty {
-            return Err(Cause::LocalLength);
-        }
-        let slots = layout::wqebbs(segments as u32);
+        let slots = Self::slots(order, &payload)?;
         if slots > self.free() {
             return Err(Cause::NoResource);
         }
         let index = self.next;
+        self.write_at(index, order, payload)?;
+        self.advance(slots);
+        Ok(index)
+    }
+
+    /// The slots up to here are written: by this value, or by a copy of it in another lane.
+    #[inline(always)]
+    pub const fn advance(&mut self, slots: u32) {
+        self.next = self.next.wrapping_add(slots as u64);
+    }
+
+    /// Writes a request that begins in slot `index`, which is free, as are those behind it that the
+    /// request takes. For lanes that post together: who called it says [`SendQueue::advance`].
+    ///
+    /// # Errors
+    /// [`Cause::LocalLength`] as [`SendQueue::slots`]. Nothing was written then.
+    #[inline(always)]
+    pub fn write_at(&self, index: u64, order: &Order, payload: Payload<'_>) -> Result<(), Cause> {
+        let segments = segments(order, &payload)?;
         let mut control = ControlSegment::new(
             order.opcode,
             index,
             self.queue.number,
-            segments as u32,
+            segments,
             order.signal,
         );
         control.fm_ce_se |= if order.fence { FENCE } else { 0 };
@@ -207,8 +252,7 @@ impl SendQueue {
             }
             Payload::Inline(bytes) => self.put_inline(index, at, bytes),
         }
-        self.next = index.wrapping_add(u64::from(slots));
-        Ok(index)
+        Ok(())
     }
 
     fn place(&self, index: u64, at: u32) -> DeviceAddress {
@@ -288,14 +332,59 @@ impl ReceiveQueue {
         }
     }
 
-    /// Receives that can be posted.
-    pub const fn free(&self) -> u32 {
-        (1 << self.queue.log_depth) - self.next.wrapping_sub(self.freed) as u32
+    /// Attaches to a queue of which the slots from `freed` to `next` are posted.
+    ///
+    /// # Safety
+    /// As [`SendQueue::resume`].
+    pub const unsafe fn resume(queue: WorkQueue, freed: u64, next: u64) -> Self {
+        Self { queue, next, freed }
     }
 
-    /// The slot that the next receive gets.
+    /// Slots.
+    #[inline(always)]
+    pub const fn depth(&self) -> u32 {
+        1 << self.queue.log_depth
+    }
+
+    /// Receives that can be posted.
+    #[inline(always)]
+    pub const fn free(&self) -> u32 {
+        self.depth()
+            .wrapping_sub(self.next.wrapping_sub(self.freed) as u32)
+    }
+
+    /// The number of the next receive.
+    #[inline(always)]
     pub const fn next(&self) -> u64 {
         self.next
+    }
+
+    /// Every receive before this one came back.
+    #[inline(always)]
+    pub const fn freed(&self) -> u64 {
+        self.freed
+    }
+
+    /// The receives up to here are written: by this value, or by a copy of it in another lane.
+    #[inline(always)]
+    pub const fn advance(&mut self, receives: u32) {
+        self.next = self.next.wrapping_add(receives as u64);
+    }
+
+    /// Every receive before `freed` came back, as whoever keeps account of them found.
+    #[inline(always)]
+    pub const fn free_to(&mut self, freed: u64) {
+        self.freed = freed;
+    }
+
+    /// The posted receive that a completion names, if there is one. It is not free by that.
+    #[inline(always)]
+    pub const fn find(&self, counter: u16) -> Option<u64> {
+        let distance = counter.wrapping_sub(self.freed as u16) as u64;
+        if distance >= self.next.wrapping_sub(self.freed) {
+            return None;
+        }
+        Some(self.freed.wrapping_add(distance))
     }
 
     /// Writes a receive; nobody sees it before [`ReceiveQueue::publish`]. Returns its number.
@@ -304,14 +393,38 @@ impl ReceiveQueue {
     /// [`Cause::NoResource`] if none is free, [`Cause::LocalLength`] if it has more pieces than a
     /// slot can, or an empty one.
     pub fn write(&mut self, pieces: &[Gather]) -> Result<u64, Cause> {
-        let most = 1usize << self.queue.log_stride;
-        if pieces.len() > most || pieces.iter().any(|one| one.length == 0) {
-            return Err(Cause::LocalLength);
-        }
+        self.check(pieces)?;
         if self.free() == 0 {
             return Err(Cause::NoResource);
         }
         let index = self.next;
+        self.write_at(index, pieces)?;
+        self.advance(1);
+        Ok(index)
+    }
+
+    /// Whether a slot holds such pieces.
+    ///
+    /// # Errors
+    /// [`Cause::LocalLength`] if there are more than it can hold, or an empty one.
+    #[inline(always)]
+    pub fn check(&self, pieces: &[Gather]) -> Result<(), Cause> {
+        let most = 1usize << self.queue.log_stride;
+        if pieces.len() > most || pieces.iter().any(|one| one.length == 0) {
+            return Err(Cause::LocalLength);
+        }
+        Ok(())
+    }
+
+    /// Writes receive `index`, whose slot is free. For lanes that post together: who called it says
+    /// [`ReceiveQueue::advance`].
+    ///
+    /// # Errors
+    /// As [`ReceiveQueue::check`]. Nothing was written then.
+    #[inline(always)]
+    pub fn write_at(&self, index: u64, pieces: &[Gather]) -> Result<(), Cause> {
+        self.check(pieces)?;
+        let most = 1usize << self.queue.log_stride;
         let slot = index & ((1 << self.queue.log_depth) - 1);
         let first = self
             .queue
@@ -325,8 +438,7 @@ impl ReceiveQueue {
             // SAFETY: the queue's promise; masked to the ring, and the slot is free.
             unsafe { memory::store_quad(first.offset(place * SEGMENT_BYTES), data.to_quad()) }
         }
-        self.next = index.wrapping_add(1);
-        Ok(index)
+        Ok(())
     }
 
     /// Makes everything that was written visible.
@@ -339,11 +451,9 @@ impl ReceiveQueue {
 
     /// A completion of this queue. Returns the receive's number; `None` if none is posted.
     pub const fn retire(&mut self, counter: u16) -> Option<u64> {
-        let distance = counter.wrapping_sub(self.freed as u16) as u64;
-        if distance >= self.next.wrapping_sub(self.freed) {
+        let Some(index) = self.find(counter) else {
             return None;
-        }
-        let index = self.freed.wrapping_add(distance);
+        };
         self.freed = index.wrapping_add(1);
         Some(index)
     }
@@ -381,6 +491,18 @@ impl Completions {
         }
     }
 
+    /// The entry that is looked at next.
+    #[inline(always)]
+    pub const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// A copy of this value in another lane polled a completion.
+    #[inline(always)]
+    pub const fn skip(&mut self) {
+        self.next = self.next.wrapping_add(1);
+    }
+
     /// The next completion, if it is there; it counts as consumed.
     pub fn poll(&mut self) -> Option<Cqe> {
         let mask = (1u64 << self.log_depth) - 1;
@@ -411,4 +533,22 @@ const fn scope(number: u32) -> Scope {
     } else {
         Scope::System
     }
+}
+
+/// Segments of a request.
+fn segments(order: &Order, payload: &Payload<'_>) -> Result<u32, Cause> {
+    let mut bytes = SEGMENT_BYTES as usize;
+    bytes += order.datagram.map_or(0, |datagram| size_of_val(&datagram));
+    bytes += usize::from(order.has_address()) * SEGMENT_BYTES as usize;
+    bytes += usize::from(order.is_atomic()) * SEGMENT_BYTES as usize;
+    bytes += payload.bytes();
+    let segments = bytes / SEGMENT_BYTES as usize;
+    let empty = match payload {
+        Payload::Pieces(pieces) => pieces.iter().any(|one| one.length == 0),
+        Payload::Inline(_) => false,
+    };
+    if segments > layout::MAX_SEGMENTS as usize || empty {
+        return Err(Cause::LocalLength);
+    }
+    Ok(segments as u32)
 }

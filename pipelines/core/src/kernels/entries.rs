@@ -8,6 +8,8 @@
 )]
 
 use crate::format::{MemifClient, MemifServer, Mlx5, Xdp};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::kernels::{Apart, Perform, Together};
 use crate::kernels::{
     ClockStep, IcrcSweep, MacSwap, ParseSweep, PublishTime, ReceiveCount, Transmit, Transport,
 };
@@ -53,6 +55,21 @@ crate::kernel! {
     transport_memif_client = Transport<MemifClient>,
     /// Carries out the work queues of messages, over memif rings of the peer.
     transport_memif_server = Transport<MemifServer>,
+}
+
+/// Applications that carry out scripts of messages: beside an engine that runs elsewhere, and with
+/// the engine of each ring format in the same warp. Not in the PTX yet.
+#[cfg(not(target_arch = "nvptx64"))]
+pub const fn applications() -> &'static [crate::KernelRow] {
+    use crate::kernel::row;
+    const ROWS: &[crate::KernelRow] = &[
+        row::<Perform<Apart>>("perform"),
+        row::<Perform<Together<Mlx5>>>("perform_mlx5"),
+        row::<Perform<Together<Xdp>>>("perform_xdp"),
+        row::<Perform<Together<MemifClient>>>("perform_memif_client"),
+        row::<Perform<Together<MemifServer>>>("perform_memif_server"),
+    ];
+    ROWS
 }
 
 crate::kernel! {

@@ -6,6 +6,7 @@ mod gauge;
 mod input;
 mod measure;
 mod output;
+mod perform;
 mod pipeline;
 mod transmit;
 mod transport;
@@ -15,12 +16,13 @@ pub use gauge::{
     SweepParameters, TimingCounters, TimingParameters, TimingPort, WINDOW_READS,
 };
 pub use measure::{MacSwap, MeasureCounters, MeasureParameters, MeasurePort, ReceiveCount};
+pub use perform::{Apart, Party, Perform, ScriptParameters, Together};
 pub use pipeline::Pipeline;
 pub use transmit::{
     MAX_TEMPLATES, TEMPLATE_BYTES, Template, Transmit, TransmitCounters, TransmitParameters,
     TransmitPort,
 };
-pub use transport::{Transport, TransportParameters};
+pub use transport::{Sum, Transport, TransportParameters};
 
 #[cfg(any(not(target_arch = "nvptx64"), feature = "entries"))]
 pub mod entries;

@@ -91,9 +91,10 @@ unsafe impl Parameters for TransportParameters {
 
 /// What sums bytes: the processor's own way where it has one.
 #[cfg(all(feature = "host", not(target_arch = "nvptx64")))]
-type Sum = warpwire_protocols::checksum::Host;
+pub type Sum = warpwire_protocols::checksum::Host;
+/// What sums bytes: arithmetic alone.
 #[cfg(not(all(feature = "host", not(target_arch = "nvptx64"))))]
-type Sum = warpwire_protocols::checksum::Arithmetic;
+pub type Sum = warpwire_protocols::checksum::Arithmetic;
 
 impl<F: RingFormat> Kernel for Transport<F> {
     type Parameters = TransportParameters;
