@@ -95,7 +95,7 @@ impl<W: Wire> Two<W> {
             ends: [end(0)?, end(1)?],
             ready: [one?, other?],
         };
-        let numbers = [0, 1].map(|place: usize| two.ends[place].pairs[0].places.number);
+        let numbers = [0, 1].map(|place: usize| two.ends[place].pairs[0].places.number());
         for place in [0, 1] {
             let peer = 1 - place;
             let attributes = Attributes {
