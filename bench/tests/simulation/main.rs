@@ -1,10 +1,19 @@
 //! Simulation of whole stacks: two to eight endpoints with engines of their own on a switch that
 //! loses, doubles, reorders and corrupts, in virtual time that a seed decides. Every pair of
-//! endpoints sends everything that there is to each other: each message arrives once and in order,
-//! atomics are exact, reads bring what is there, nothing is written elsewhere, and it ends.
+//! endpoints sends everything that there is to each other, going back to what was lost or repeating
+//! it selectively: each message arrives once and in order, atomics are exact, reads bring what is
+//! there, signals and messages come after the data that was written before them, nothing is written
+//! elsewhere, and it ends.
+//!
+//! Without end, or rather for so many seconds, from seed `WARPWIRE_SEED` on:
+//! ```text
+//! WARPWIRE_SOAK_S=600 cargo test -p warpwire-bench --test simulation -- --ignored --nocapture
+//! ```
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use warpwire::pipelines::messaging::{
     Completed, Endpoint, EndpointConfig, MemoryRegion, Message, Pair, PairConfig, Path, Work,
@@ -13,7 +22,7 @@ use warpwire_gpu::executor::{Backend, Placement, Time};
 use warpwire_gpu::{Arena, CpuExecutor};
 use warpwire_nic::Nic;
 use warpwire_nic::soft::{Clock, Dice, Fabric, FabricConfig, Impairments, SoftNic};
-use warpwire_protocols::rdma::{Access, Attributes, Mtu, Start};
+use warpwire_protocols::rdma::{Access, Attributes, Mtu, Note, Start};
 use warpwire_protocols::wire::bth::{Psn, Qpn};
 use warpwire_ring::Location;
 use warpwire_ring::mlx5::layout::Opcode;
@@ -23,17 +32,26 @@ use warpwire_ring::mlx5::post::{Gather, Order, Payload};
 const REQUESTS: usize = 12;
 /// The largest message.
 const LARGEST: u64 = 8192;
-/// In an endpoint's memory: a word that peers add to; what is sent and read; then a part for each
-/// peer, with a place for each request that it writes to, and one for each that fetches; and a
-/// place for each message that arrives. Behind all is what nobody may touch.
-const COUNTER: u64 = 0;
-const SOURCE: u64 = 4096;
+/// In an endpoint's memory: what nobody may touch; a word that peers add to; what is sent and read;
+/// then a part for each peer, with a place for each request that it writes to, and one for each that
+/// fetches; and a place for each message that arrives. Behind all is what nobody may touch.
+const GUARD: u64 = 4096;
+const COUNTER: u64 = GUARD;
+const SOURCE: u64 = GUARD + 4096;
 const SOURCE_BYTES: u64 = 32 * 1024;
 const PARTS: u64 = SOURCE + SOURCE_BYTES;
 const PART: u64 = 3 * REQUESTS as u64 * LARGEST;
 
+/// What endpoints are asked to do: a word behind data, or an operation of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Signal,
+    Just(Opcode),
+}
+
 /// One direction of a connection: what was asked.
 struct Asked {
+    kind: Kind,
     opcode: Opcode,
     /// The first byte of what is sent, or of where fetched bytes go.
     place: u64,
@@ -56,11 +74,18 @@ struct Side {
     asked: Vec<Vec<Asked>>,
     done: Vec<usize>,
     messages: Vec<Vec<Message>>,
+    /// By peer: requests of the peer's whose data was seen to be here.
+    seen: Vec<usize>,
 }
 
 impl Side {
     fn part(&self, peer: usize, kind: u64, number: usize) -> u64 {
         PARTS + peer as u64 * PART + (kind * REQUESTS as u64 + number as u64) * LARGEST
+    }
+
+    /// The address of a place, for the own requests and for peers.
+    fn address(&self, at: u64) -> u64 {
+        self.region.address - GUARD + at
     }
 
     fn bytes(&self, at: u64, length: u32) -> Vec<u8> {
@@ -83,10 +108,10 @@ fn takes_receive(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::SEND | Opcode::SEND_IMM | Opcode::WRITE_IMM)
 }
 
-fn set_up(seed: u64, count: usize, backend: Backend, link: Impairments) -> Endpoints {
+fn set_up(seed: u64, count: usize, selective: bool, link: Impairments) -> Endpoints {
     let mut dice = Dice::new(seed ^ 0xabcd);
     let executor = CpuExecutor::builder()
-        .backend(backend)
+        .backend(Backend::Scalar)
         .clock(Time::Virtual { seed })
         .build();
     let executor = Arc::new(executor.expect("builds"));
@@ -118,8 +143,8 @@ fn set_up(seed: u64, count: usize, backend: Backend, link: Impairments) -> Endpo
     };
     let mut sides: Vec<Side> = Vec::new();
     for (place, nic) in nics.iter().enumerate() {
-        let reachable = PARTS + count as u64 * PART;
-        let memory = Arena::new((reachable + 4096) as usize, Location::Device);
+        let end = PARTS + count as u64 * PART;
+        let memory = Arena::new((end + GUARD) as usize, Location::Device);
         let memory = Arc::new(memory.expect("maps"));
         let config = EndpointConfig {
             pairs: 8,
@@ -131,10 +156,11 @@ fn set_up(seed: u64, count: usize, backend: Backend, link: Impairments) -> Endpo
         let endpoint = Endpoint::start(&executor, nic, &arenas, config, Placement::Any);
         let endpoint = endpoint.expect("starts").idle_by(idle.clone());
         let address = memory.whole().address;
-        let region = endpoint.register(address, reachable, Access::ALL, dice.roll());
+        let inner = address.offset(GUARD);
+        let region = endpoint.register(inner, end - GUARD, Access::ALL, dice.roll());
         for at in (0..SOURCE_BYTES).step_by(8) {
             let word = memory.word(address.offset(SOURCE + at)).expect("inside");
-            word.store(dice.roll(), std::sync::atomic::Ordering::Relaxed);
+            word.store(dice.roll(), Ordering::Relaxed);
         }
         let pairs = (0..count).map(|peer| {
             let pair = endpoint.pair(PairConfig::default());
@@ -148,6 +174,7 @@ fn set_up(seed: u64, count: usize, backend: Backend, link: Impairments) -> Endpo
             asked: (0..count).map(|_| Vec::new()).collect(),
             done: vec![0; count],
             messages: vec![Vec::new(); count],
+            seen: vec![0; count],
         });
     }
     let mut endpoints = Endpoints {
@@ -156,12 +183,12 @@ fn set_up(seed: u64, count: usize, backend: Backend, link: Impairments) -> Endpo
         _fabric: fabric,
         _nics: nics,
     };
-    endpoints.connect(&mut dice);
+    endpoints.connect(&mut dice, selective);
     endpoints
 }
 
 impl Endpoints {
-    fn connect(&mut self, dice: &mut Dice) {
+    fn connect(&mut self, dice: &mut Dice, selective: bool) {
         let count = self.sides.len();
         for one in 0..count {
             for other in one + 1..count {
@@ -180,6 +207,7 @@ impl Endpoints {
                         reads: 1 + dice.below(4) as u8,
                         reads_served: 8,
                         remote_qp,
+                        selective,
                         ..Attributes::default()
                     };
                     let address = |place: usize| [0x0a00_0001 + place as u32, 0, 0, 0];
@@ -224,7 +252,7 @@ impl Endpoints {
         let side = &mut self.sides[own];
         let at = side.part(peer, RECEIVED, number);
         let piece = Gather {
-            address: side.region.address + at,
+            address: side.address(at),
             length: LARGEST as u32,
             key: side.region.key,
         };
@@ -233,21 +261,28 @@ impl Endpoints {
     }
 
     fn post(&mut self, dice: &mut Dice, own: usize, peer: usize, number: usize) -> Asked {
-        let opcodes = [
-            Opcode::SEND,
-            Opcode::SEND_IMM,
-            Opcode::WRITE,
-            Opcode::WRITE_IMM,
-            Opcode::READ,
-            Opcode::FETCH_ADD,
+        let kinds = [
+            Kind::Just(Opcode::SEND),
+            Kind::Just(Opcode::SEND_IMM),
+            Kind::Just(Opcode::WRITE),
+            Kind::Just(Opcode::WRITE),
+            Kind::Just(Opcode::WRITE_IMM),
+            Kind::Just(Opcode::READ),
+            Kind::Just(Opcode::FETCH_ADD),
+            Kind::Signal,
         ];
-        let opcode = opcodes[dice.below(6) as usize];
-        let remote = self.sides[peer].region;
-        let written = self.sides[peer].part(own, WRITTEN, number);
-        let side = &mut self.sides[own];
-        let length = match opcode {
-            Opcode::FETCH_ADD => 8,
-            _ => dice.below(LARGEST) as u32,
+        let kind = kinds[dice.below(kinds.len() as u64) as usize];
+        let opcode = match kind {
+            Kind::Signal => Opcode::WRITE,
+            Kind::Just(opcode) => opcode,
+        };
+        let there = &self.sides[peer];
+        let written = there.part(own, WRITTEN, number);
+        let key = there.region.key;
+        let side = &self.sides[own];
+        let length = match kind {
+            Kind::Signal | Kind::Just(Opcode::FETCH_ADD) => 8,
+            Kind::Just(_) => dice.below(LARGEST) as u32,
         };
         let (place, at) = match opcode {
             Opcode::READ => (side.part(peer, FETCHED, number), SOURCE),
@@ -257,22 +292,23 @@ impl Endpoints {
         let order = Order {
             immediate: number as u32,
             fence: dice.below(8) == 0,
-            address: remote.address + at,
-            key: remote.key,
+            address: there.address(at),
+            key,
             value: 1,
             ..Order::new(opcode)
         };
         let piece = Gather {
-            address: side.region.address + place,
+            address: side.address(place),
             length,
             key: side.region.key,
         };
         let pieces = if length == 0 { vec![] } else { vec![piece] };
         let payload = Payload::Pieces(&pieces);
-        let pair = side.pairs[peer].as_mut().expect("is one");
+        let pair = self.sides[own].pairs[peer].as_mut().expect("is one");
         pair.post(&[Work { order, payload }])
             .expect("there is room");
         Asked {
+            kind,
             opcode,
             place,
             length,
@@ -300,9 +336,41 @@ impl Endpoints {
         done
     }
 
+    /// Looks at the signals and messages of all peers: what was written before them is there.
+    fn look(&mut self) {
+        let count = self.sides.len();
+        for (own, peer) in (0..count).flat_map(|own| (0..count).map(move |peer| (own, peer))) {
+            let (side, there) = (&self.sides[own], &self.sides[peer]);
+            let messages = side.messages[peer].len();
+            let (mut seen, mut taken) = (side.seen[peer], 0);
+            for (number, asked) in there.asked[own].iter().enumerate() {
+                taken += usize::from(takes_receive(asked.opcode));
+                let is_told = takes_receive(asked.opcode) && taken <= messages;
+                let signal = side.part(peer, WRITTEN, number);
+                if is_told || (asked.kind == Kind::Signal && side.word(signal) != 0) {
+                    seen = seen.max(number + 1);
+                }
+            }
+            for number in side.seen[peer]..seen {
+                let asked = &there.asked[own][number];
+                if matches!(asked.opcode, Opcode::WRITE | Opcode::WRITE_IMM) {
+                    let written = side.bytes(side.part(peer, WRITTEN, number), asked.length);
+                    let sent = there.bytes(asked.place, asked.length);
+                    assert!(
+                        written == sent,
+                        "{own}: {seen} of {peer} came before {number}"
+                    );
+                }
+            }
+            self.sides[own].seen[peer] = seen;
+        }
+    }
+
     fn run(&mut self) {
         for _ in 0..40_000 {
-            if self.poll() {
+            let done = self.poll();
+            self.look();
+            if done {
                 return;
             }
             let step = Duration::from_micros(50);
@@ -325,11 +393,10 @@ impl Endpoints {
         }
         for (side, added) in self.sides.iter().zip(added) {
             assert_eq!(side.word(COUNTER), added, "atomics are exact");
-            let end = side.memory.whole().length - 4096;
-            assert!(
-                side.bytes(end, 4096).iter().all(|byte| *byte == 0),
-                "bounds"
-            );
+            for guard in [0, side.memory.whole().length - GUARD] {
+                let bytes = side.bytes(guard, GUARD as u32);
+                assert!(bytes.iter().all(|byte| *byte == 0), "bounds");
+            }
         }
     }
 
@@ -383,7 +450,9 @@ impl Endpoints {
     }
 }
 
-fn simulate(seed: u64, count: usize, backend: Backend) {
+/// Early packets that endpoints placed.
+fn simulate(seed: u64, selective: bool) -> u64 {
+    let count = 2 + (seed % 7) as usize;
     let mut dice = Dice::new(seed);
     let link = Impairments {
         delay_ns: dice.below(20_000),
@@ -395,11 +464,14 @@ fn simulate(seed: u64, count: usize, backend: Backend) {
         corrupt_ppm: dice.below(10_000) as u32,
         ..Impairments::default()
     };
-    let mut endpoints = set_up(seed, count, backend, link);
+    let mut endpoints = set_up(seed, count, selective, link);
     endpoints.ask(&mut dice);
     endpoints.run();
     endpoints.check();
+    let early = |side: &Side| side.endpoint.counters().notes[Note::Early as usize];
+    let early = endpoints.sides.iter().map(early).sum();
     endpoints.stop();
+    early
 }
 
 /// Seeds to be run, from `WARPWIRE_SEED` alone if that is given.
@@ -410,14 +482,17 @@ fn seeds(count: u64) -> Vec<u64> {
     }
 }
 
+fn tell_how_to_repeat(seed: u64, test: &str) {
+    eprintln!(
+        "to repeat: WARPWIRE_SEED={seed} cargo test -p warpwire-bench --test simulation {test}"
+    );
+}
+
 fn over_seeds(count: u64, test: &str, run: impl Fn(u64)) {
     for seed in seeds(count) {
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(seed)));
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| run(seed)));
         if let Err(panic) = outcome {
-            eprintln!(
-                "to repeat: WARPWIRE_SEED={seed} cargo test -p warpwire-bench --test simulation \
-                 {test}"
-            );
+            tell_how_to_repeat(seed, test);
             std::panic::resume_unwind(panic);
         }
     }
@@ -426,7 +501,81 @@ fn over_seeds(count: u64, test: &str, run: impl Fn(u64)) {
 #[test]
 fn endpoints_on_a_hostile_switch() {
     over_seeds(64, "endpoints_on_a_hostile_switch", |seed| {
-        let count = 2 + (seed % 7) as usize;
-        simulate(seed, count, Backend::Scalar);
+        assert_eq!(simulate(seed, false), 0, "nothing is placed early");
     });
+}
+
+#[test]
+fn endpoints_that_repeat_selectively() {
+    let early = AtomicU64::new(0);
+    over_seeds(64, "endpoints_that_repeat_selectively", |seed| {
+        early.fetch_add(simulate(seed, true), Ordering::Relaxed);
+    });
+    let early = early.into_inner();
+    println!("{early} packets came early");
+    assert!(early > 0 || std::env::var("WARPWIRE_SEED").is_ok());
+}
+
+/// Bytes of memory that the process has, as the kernel counts them.
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+    let pages = pages
+        .split(' ')
+        .nth(1)
+        .and_then(|word| word.parse::<u64>().ok());
+    pages.expect("a number") * 4096
+}
+
+#[test]
+#[ignore = "as long as WARPWIRE_SOAK_S says, 600 seconds if it does not"]
+fn soak() {
+    let seconds = std::env::var("WARPWIRE_SOAK_S").map_or(600, |word| {
+        word.parse()
+            .expect("WARPWIRE_SOAK_S is a number of seconds")
+    });
+    let first = std::env::var("WARPWIRE_SEED").map_or(1_000, |word| {
+        word.parse().expect("WARPWIRE_SEED is a number")
+    });
+    let (started, mut told) = (Instant::now(), 0);
+    let (mut early, mut after_warm_up) = (0, 0);
+    let mut seed: u64 = first;
+    while started.elapsed() < Duration::from_secs(seconds) {
+        // As many endpoints and both ways of repetition in turn.
+        let selective = seed / 7 % 2 == 1;
+        let run = AssertUnwindSafe(|| simulate(seed, selective));
+        match std::panic::catch_unwind(run) {
+            Ok(more) => early += more,
+            Err(panic) => {
+                let test = match selective {
+                    true => "endpoints_that_repeat_selectively",
+                    false => "endpoints_on_a_hostile_switch",
+                };
+                tell_how_to_repeat(seed, test);
+                std::panic::resume_unwind(panic);
+            }
+        }
+        seed += 1;
+        if seed == first + 28 {
+            after_warm_up = resident();
+        }
+        if started.elapsed().as_secs() / 60 > told {
+            told += 1;
+            println!(
+                "{told} min: {} seeds, {} MiB",
+                seed - first,
+                resident() >> 20
+            );
+        }
+    }
+    let seeds = seed - first;
+    println!(
+        "{seeds} seeds in {:?}, {early} packets came early",
+        started.elapsed()
+    );
+    let grown = resident().saturating_sub(after_warm_up);
+    assert!(
+        seeds < 28 || grown < 16 << 20,
+        "grew by {} MiB",
+        grown >> 20
+    );
 }

@@ -60,6 +60,7 @@ impl Requester {
         };
         let progress = self.acknowledge_before(limit, attributes, requests);
         if progress.moved {
+            self.pass_arrived(attributes, requests);
             self.progressed(now_ns, attributes);
         }
         if progress.lost {
@@ -162,6 +163,16 @@ impl Requester {
             self.arrived.clear(before, count as u32);
         }
         progress
+    }
+
+    /// Selective: what follows and is known to have arrived is done, whether that was told or not.
+    fn pass_arrived(&mut self, attributes: &Attributes, requests: &impl Requests) {
+        let oldest = self.oldest_place().next();
+        let sent = self.fresh.next().diff(oldest).max(0) as u32;
+        let run = self.arrived.run(oldest).min(sent);
+        if attributes.is_selective() && run > 0 {
+            self.acknowledge_before(oldest.wrapping_add(run), attributes, requests);
+        }
     }
 
     /// The oldest request is done.
@@ -309,6 +320,7 @@ impl Requester {
         let is_whole = self.oldest_done == total;
         if is_whole {
             self.complete(&request, total, attributes);
+            self.pass_arrived(attributes, requests);
         } else {
             self.catch_up();
         }

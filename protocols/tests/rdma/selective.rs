@@ -396,6 +396,25 @@ fn reports_of_what_was_not_sent_change_nothing() {
     assert_eq!(places(&mut end, 10), [0; 0]);
 }
 
+/// The acknowledgement of what was placed early can be lost as any other.
+#[test]
+fn what_arrived_is_done_when_all_before_it_is() {
+    let mut end = end();
+    asks(&mut end, Operation::FetchAdd, 8);
+    asks(&mut end, Operation::Write, 256 * 3);
+    asks(&mut end, Operation::Write, 256);
+    assert_eq!(places(&mut end, 1), [0, 1, 2, 3, 4]);
+    respond(&mut end, 10, reported(0, 1, &[1]));
+    respond(&mut end, 10, reported(0, 3, &[2, 3]));
+    assert_eq!(places(&mut end, 10), [0]);
+    let words = [0x1f00_0001, 0, 42];
+    let packet = packet(Opcode::ATOMIC_ACKNOWLEDGE, 0).with(&words).psn(0);
+    end.take(20, &packet.bytes(), false);
+    assert_eq!(end.sent.len(), 2, "the atomic, and what had arrived");
+    respond(&mut end, 30, acknowledged(4, 3));
+    assert_eq!(end.sent.len(), 3);
+}
+
 /// Where signals lie; before each of them its data.
 const SIGNALS: usize = 0x8000;
 const DATA: usize = 0x1_0000;

@@ -40,8 +40,19 @@ fn ask(dice: &mut Dice, number: usize, mtu: Mtu) -> Asked {
     ];
     let operation = operations[dice.below(7) as usize];
     let bytes = u64::from(mtu.bytes());
-    let sizes = [0, 1, 3, 4, bytes - 1, bytes, bytes + 1, 4 * bytes + 5];
-    let length = (sizes[dice.below(8) as usize] as usize).min(PLACE) as u32;
+    let sizes = [
+        0,
+        1,
+        3,
+        8,
+        9,
+        bytes - 1,
+        bytes,
+        bytes + 1,
+        4 * bytes + 5,
+        PLACE as u64,
+    ];
+    let length = (sizes[dice.below(10) as usize] as usize).min(PLACE) as u32;
     let own = OWN + number * PLACE;
     let (place, address, length) = match operation {
         Operation::Read => (own, SOURCE, length),
