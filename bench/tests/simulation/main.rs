@@ -33,8 +33,8 @@ const REQUESTS: usize = 12;
 /// The largest message.
 const LARGEST: u64 = 8192;
 /// In an endpoint's memory: what nobody may touch; a word that peers add to; what is sent and read;
-/// then a part for each peer, with a place for each request that it writes to, and one for each that
-/// fetches; and a place for each message that arrives. Behind all is what nobody may touch.
+/// then a part for each peer, with a place for each request that it writes to, and one for each
+/// that fetches; and a place for each message that arrives. Behind all is what nobody may touch.
 const GUARD: u64 = 4096;
 const COUNTER: u64 = GUARD;
 const SOURCE: u64 = GUARD + 4096;

@@ -59,6 +59,7 @@ impl Responder {
             fetch.restarts = true;
             if !fetch.is_due {
                 fetch.is_due = true;
+                fetch.is_repeat = true;
                 let is_first = self.due == 0 || before(number, self.due_from);
                 if is_first {
                     self.due_from = number;

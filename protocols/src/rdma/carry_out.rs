@@ -205,14 +205,32 @@ impl Responder {
     }
 
     /// A slot for a read or an atomic.
-    fn slot(&mut self, attributes: &Attributes, around: &impl Fetches) -> Result<u32, Refusal> {
+    fn slot(&mut self, attributes: &Attributes, around: &mut impl Fetches) -> Result<u32, Refusal> {
         let slots = around.slots();
         let slot = self.fetches & slots.wrapping_sub(1);
+        if self.due >= attributes.reads_served || around.fetch(slot).is_due {
+            self.forget_repeats(u32::from(attributes.reads_served), around);
+        }
         let is_free = slots != 0 && !around.fetch(slot).is_due;
         if !is_free || self.due >= attributes.reads_served {
             return Err((Note::TooManyReads, Nak::InvalidRequest));
         }
         Ok(slot)
+    }
+
+    /// A peer that begins another read has the answers of all but the last ones that were agreed.
+    /// Those that it asked for again are still due, and not wanted any more.
+    fn forget_repeats(&mut self, under_way: u32, around: &mut impl Fetches) {
+        let slots = around.slots();
+        for back in under_way..=slots.min(self.fetches) {
+            let slot = self.fetches.wrapping_sub(back) & slots.wrapping_sub(1);
+            let mut fetch = around.fetch(slot);
+            if back > 0 && fetch.is_due && fetch.is_repeat {
+                fetch.is_due = false;
+                around.set_fetch(slot, fetch);
+                self.due -= 1;
+            }
+        }
     }
 
     fn read<S>(
@@ -299,6 +317,7 @@ impl Responder {
             sent: 0,
             restarts: true,
             is_due: true,
+            is_repeat: false,
             kind,
         };
         around.set_fetch(slot, fetch);

@@ -43,6 +43,8 @@ pub struct Fetch {
     pub(super) restarts: bool,
     /// There are packets to be sent.
     pub(super) is_due: bool,
+    /// They were sent before, and asked for again.
+    pub(super) is_repeat: bool,
     /// Which it is.
     pub(super) kind: Kind,
 }

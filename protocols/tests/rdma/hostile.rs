@@ -508,6 +508,25 @@ fn reads_are_bounded() {
     assert_eq!(end.pair.state(), State::Error);
 }
 
+/// What was asked for again does not count: the peer has it, or does not want it any more.
+#[test]
+fn repeated_reads_do_not_count() {
+    let mut end = end();
+    let read = |ahead| packet(Opcode::READ_REQUEST, 0).at(BASE, KEY, 4).psn(ahead);
+    for ahead in 0..40 {
+        let delivery = end.take(1, &read(ahead).bytes(), false);
+        assert_eq!(delivery.note, None, "{ahead}");
+        // Until the peer has it; then it asks for the last ones again, and does not wait.
+        let psn = (PSN.wrapping_add_signed(ahead)) as u8;
+        while end.poll(1).expect("is answered")[11] != psn {}
+        for back in 0..=ahead.min(2) {
+            let delivery = end.take(1, &read(ahead - back).bytes(), false);
+            assert_eq!(delivery.note, Some(Note::Duplicate), "{ahead}");
+        }
+    }
+    assert_eq!(end.pair.state(), State::ReadyToSend);
+}
+
 /// A region that goes while a read or a write is under way ends it.
 #[test]
 fn a_region_may_go_at_any_time() {
