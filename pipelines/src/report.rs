@@ -193,4 +193,44 @@ impl Report {
         // Maps have strings for keys and numbers are finite: this cannot fail.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
+
+    /// Kernels whose frames do not add up, in words: none, unless something is wrong with the
+    /// counting.
+    pub fn astray(&self) -> Vec<String> {
+        let wrong = self.balances.iter().filter(|balance| !balance.adds_up);
+        wrong
+            .map(|balance| {
+                format!(
+                    "the kernel over {} received {} frames, dropped {} and sent {}",
+                    balance.nics.join(" and "),
+                    balance.received,
+                    balance.dropped,
+                    balance.sent,
+                )
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_lose_count_are_named() {
+        let balance = |received, adds_up| Balance {
+            nics: vec!["a".to_owned(), "b".to_owned()],
+            received,
+            dropped: 2,
+            sent: 3,
+            adds_up,
+            ..Balance::default()
+        };
+        let report = Report {
+            balances: vec![balance(5, true), balance(6, false)],
+            ..Report::default()
+        };
+        let words = "the kernel over a and b received 6 frames, dropped 2 and sent 3";
+        assert_eq!(report.astray(), [words]);
+    }
 }

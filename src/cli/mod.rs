@@ -118,6 +118,9 @@ enum Failure {
     /// Messages could not be exchanged.
     #[error(transparent)]
     Messaging(#[from] warpwire_pipelines::messaging::Error),
+    /// Frames went astray that nothing counted.
+    #[error("counts: {0}; this is a defect of warpwire: report it with the pipeline file")]
+    Astray(String),
     /// Standard output is gone, or signals cannot be caught.
     #[error("output: {0}; give standard output a reader or a file")]
     Output(#[from] std::io::Error),

@@ -165,6 +165,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             .ip()
             .to_canonical(),
         &DeviceConfig {
+            fused: false,
             nic: arguments.nic.clone(),
             bytes: size as usize + 4096,
             endpoint: EndpointConfig {

@@ -76,6 +76,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = signals::heed()?;
     messaging::check(arguments.nic.as_deref())?;
     let config = DeviceConfig {
+        fused: false,
         nic: arguments.nic.clone(),
         bytes: (TEXT + 2 * PART) as usize,
         endpoint: EndpointConfig {

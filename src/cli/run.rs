@@ -105,7 +105,11 @@ pub(super) fn run(arguments: &Arguments, kit: &Kit) -> Result<(), Failure> {
 pub(super) fn conclude(outcome: Outcome, shown: io::Result<()>) -> Result<(), Failure> {
     let mut failures = outcome.failures;
     let Some(last) = failures.pop() else {
-        return Ok(shown?);
+        shown?;
+        return match outcome.report.astray().as_slice() {
+            [] => Ok(()),
+            ways => Err(Failure::Astray(ways.join("; "))),
+        };
     };
     for failure in &failures {
         complain(failure);

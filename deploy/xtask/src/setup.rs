@@ -185,6 +185,7 @@ const DEBIAN: &[&str] = &[
     "gcc",
     "libc6-dev",
     "libdpdk-dev",
+    "libfabric-bin",
     "libibverbs-dev",
     "linux-libc-dev",
     "cargo-web",
@@ -196,6 +197,7 @@ const DEBIAN: &[&str] = &[
     "kmod",
     "procps",
     "qemu-system-x86",
+    "ucx-utils",
     "xz-utils",
 ];
 

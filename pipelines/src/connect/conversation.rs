@@ -3,6 +3,7 @@
 use super::Error;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What carries the words of two ends, both ways, in order: a [`Conversation`] by TCP, or a queue
@@ -114,12 +115,24 @@ impl Listener {
 
 /// A TCP connection whose steps together have a span of time; [`Channel::extend`] begins the
 /// next span.
-#[derive(Debug)]
 pub struct Conversation {
     stream: TcpStream,
     peer: String,
     limit: Duration,
     deadline: Instant,
+    meanwhile: Option<Meanwhile>,
+}
+
+/// What a thread does while it waits for a peer's words.
+pub type Meanwhile = Arc<dyn Fn() + Send + Sync>;
+
+impl std::fmt::Debug for Conversation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Conversation")
+            .field("peer", &self.peer)
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Conversation {
@@ -165,7 +178,28 @@ impl Conversation {
             peer,
             limit,
             deadline: Instant::now() + limit,
+            meanwhile: None,
         })
+    }
+
+    /// Does this again and again, instead of sleeping, while it waits for the peer's words.
+    pub fn meanwhile(&mut self, work: Meanwhile) {
+        self.meanwhile = Some(work);
+    }
+
+    /// Reads what is there, and waits for it no longer than `left`.
+    fn read(&mut self, rest: &mut [u8], left: Duration) -> std::io::Result<usize> {
+        let Some(work) = &self.meanwhile else {
+            self.stream.set_read_timeout(Some(left))?;
+            return self.stream.read(rest);
+        };
+        self.stream.set_nonblocking(true)?;
+        let read = self.stream.read(rest);
+        self.stream.set_nonblocking(false)?;
+        if read.as_ref().is_err_and(is_passing) {
+            (0..ROUNDS).for_each(|_| work());
+        }
+        read
     }
 
     /// The peer's address.
@@ -249,11 +283,7 @@ impl Channel for Conversation {
         let mut filled = 0;
         while let Some(rest) = room.get_mut(filled..).filter(|rest| !rest.is_empty()) {
             let left = self.left(step)?;
-            let read = self
-                .stream
-                .set_read_timeout(Some(left))
-                .and_then(|()| self.stream.read(rest));
-            match read {
+            match self.read(rest, left) {
                 Ok(0) => {
                     let source = std::io::Error::from(ErrorKind::UnexpectedEof);
                     return Err(self.broken(step, source));
@@ -274,5 +304,8 @@ fn is_passing(error: &std::io::Error) -> bool {
         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
     )
 }
+
+/// How often something is done between two looks at the socket: those take some microseconds.
+const ROUNDS: u32 = 256;
 
 const PAUSE: Duration = Duration::from_millis(20);

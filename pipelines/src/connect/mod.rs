@@ -15,7 +15,7 @@ pub mod own;
 pub mod perftest;
 pub mod pingpong;
 
-pub use conversation::{Channel, Conversation, Listener};
+pub use conversation::{Channel, Conversation, Listener, Meanwhile};
 pub use error::Error;
 
 #[cfg(test)]

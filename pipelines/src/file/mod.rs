@@ -192,6 +192,11 @@ impl PipelineFile {
 /// parser, however much there is.
 fn read_bounded(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
+    // A pipe or a device might keep who opens it waiting for ever.
+    if !std::fs::metadata(path)?.is_file() {
+        let why = "it is not a regular file";
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
+    }
     let file = std::fs::File::open(path)?;
     file.take(MAX_BYTES as u64 + 1).read_to_string(&mut text)?;
     Ok(text)

@@ -1,5 +1,8 @@
-//! Devices: an interface that the operating system serves beside us, with an engine on it. The
-//! kernel answers for addresses and carries whatever connects the two ends; RoCEv2 is ours.
+//! Devices: an interface with an engine on it.
+//!
+//! AF_XDP: the operating system serves the interface beside us, answers for its addresses and
+//! carries whatever connects the two ends; RoCEv2 is ours. memif: nobody but the peer is there, and
+//! addresses are link-local ones, made of Ethernet addresses.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,9 +24,11 @@ use crate::messaging::{Error, Path};
 /// How a device is opened.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
-    /// The NIC: `xdp:INTERFACE`, or `soft,uplink=xdp:INTERFACE`; without one, AF_XDP on the
-    /// interface that leads to the peer.
+    /// The NIC: `xdp:INTERFACE`, `soft,uplink=xdp:INTERFACE`, or `memif:SOCKET` to another process;
+    /// without one, AF_XDP on the interface that leads to the peer.
     pub nic: Option<String>,
+    /// Whether the engine has no thread of its own, see [`Endpoint::start_fused`].
+    pub fused: bool,
     /// Bytes of registered memory.
     pub bytes: usize,
     /// The engine.
@@ -58,9 +63,15 @@ impl Device {
     /// # Errors
     /// No way to the peer, nobody who answers there, an interface that cannot be used, memory.
     pub fn open(peer: IpAddr, config: &DeviceConfig) -> Result<Self, Error> {
+        if let Some(words) = config.nic.as_deref().filter(|nic| place::is_memif(nic)) {
+            let (nic, place) = place::open_memif(words, config.patience)?;
+            return Self::start(nic, words.to_owned(), place, config);
+        }
         let route = neighbor::route(peer)?;
         let next_hop = neighbor::resolve(&route, config.patience)?;
-        let mut device = Self::start(Place::of_route(&route)?, config)?;
+        let place = Place::of_route(&route)?;
+        let (nic, words) = place::open(config.nic.as_deref(), &place)?;
+        let mut device = Self::start(nic, words, place, config)?;
         device.peer = Some((peer, next_hop));
         Ok(device)
     }
@@ -72,11 +83,17 @@ impl Device {
     /// # Errors
     /// [`Error::Address`], an interface that cannot be used, memory.
     pub fn at(own: Option<IpAddr>, config: &DeviceConfig) -> Result<Self, Error> {
-        Self::start(Place::of_own(own, config.nic.as_deref())?, config)
+        let place = Place::of_own(own, config.nic.as_deref())?;
+        let (nic, words) = place::open(config.nic.as_deref(), &place)?;
+        Self::start(nic, words, place, config)
     }
 
-    fn start(place: Place, config: &DeviceConfig) -> Result<Self, Error> {
-        let (mut nic, words) = place::open(config.nic.as_deref(), &place)?;
+    fn start(
+        mut nic: Box<dyn Nic>,
+        words: String,
+        place: Place,
+        config: &DeviceConfig,
+    ) -> Result<Self, Error> {
         let builder = CpuExecutor::builder().idle(IdlePolicy::POLITE);
         let executor = builder.build()?;
         for service in nic.take_services() {
@@ -86,8 +103,10 @@ impl Device {
         let memory = Arc::new(Arena::new(bytes, Location::Device)?);
         let whole = memory.allocate(config.bytes as u64, 4096)?;
         let arenas = [Arc::clone(&memory)];
-        let endpoint = config.endpoint;
-        let endpoint = Endpoint::start(&executor, &*nic, &arenas, endpoint, Placement::Any)?;
+        let endpoint = match config.fused {
+            true => Endpoint::start_fused(executor.clock(), &*nic, &arenas, config.endpoint)?,
+            false => Endpoint::start(&executor, &*nic, &arenas, config.endpoint, Placement::Any)?,
+        };
         let (address, length) = (whole.address, whole.length);
         let region = endpoint.register(address, length, Access::ALL, config.chance)?;
         let mut management = None;
@@ -104,7 +123,7 @@ impl Device {
             memory,
             region,
             management,
-            mac: place.interface.mac,
+            mac: place.mac,
             place,
             peer: None,
             patience: config.patience,
@@ -149,7 +168,7 @@ impl Device {
 
     /// The largest MTU whose packets fit the link.
     pub fn mtu(&self) -> Option<Mtu> {
-        Mtu::of_link(self.place.interface.mtu)
+        Mtu::of_link(self.place.mtu)
     }
 
     /// Writes into the registered memory, from byte `at` on.
@@ -204,6 +223,12 @@ impl Device {
 
     /// The Ethernet address of who takes packets on to a peer.
     fn next_hop(&self, to: Gid) -> Result<[u8; 6], Error> {
+        if self.place.index.is_none() {
+            return place::mac_in(to.address()).ok_or(Error::Gid {
+                gid: to.address(),
+                problem: "is not that of a memif peer, which is made of its Ethernet address",
+            });
+        }
         let route = self.route(to)?;
         match self.peer {
             Some((peer, next_hop)) if peer == to.address() => Ok(next_hop),
@@ -239,7 +264,7 @@ pub(crate) fn route(place: &Place, to: Gid) -> Result<Route, Error> {
         return Err(refused("is our own"));
     }
     let route = neighbor::route(address)?;
-    match route.interface == place.interface.index {
+    match place.index == Some(route.interface) {
         true => Ok(route),
         false => Err(refused("is reached by another interface")),
     }

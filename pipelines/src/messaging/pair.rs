@@ -390,6 +390,17 @@ impl Pair {
     /// # Errors
     /// [`Error::Post`] for the first that could not be; those before it are posted.
     pub fn post(&mut self, works: &[Work<'_>]) -> Result<u64, Error> {
+        self.post_all(works.iter().copied())
+    }
+
+    /// [`Pair::post`], of requests that are made one by one.
+    ///
+    /// # Errors
+    /// As [`Pair::post`].
+    pub fn post_all<'a>(
+        &mut self,
+        works: impl IntoIterator<Item = Work<'a>>,
+    ) -> Result<u64, Error> {
         let simt = Scalar::new(&self.home.host);
         let mut last = self.channel.next();
         let mut outcome = Ok(());

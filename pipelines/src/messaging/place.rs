@@ -1,18 +1,25 @@
-//! Where a device stands: an interface, an own address there, and the NIC that takes its packets.
+//! Where a device stands: a link, an own address there, and the NIC that takes its packets.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::{Duration, Instant};
 
 use warpwire_nic::interfaces::{Interface, OwnAddress, addresses, interfaces};
+use warpwire_nic::memif::{self, Memif};
 use warpwire_nic::neighbor::Route;
-use warpwire_nic::{Nic, NicKind, NicSpec, soft, xdp};
+use warpwire_nic::{Nic, NicKind, NicSpec, Patience, soft, xdp};
 use warpwire_protocols::wire::bth::UDP_PORT;
 
 use super::Error;
 
-/// An interface and an own address there.
+/// A link and an own address there.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    pub(super) interface: Interface,
+    pub(super) name: String,
+    /// The kernel's number of the interface; `None` where nobody but the peer is on the link.
+    pub(super) index: Option<u32>,
+    pub(super) mac: [u8; 6],
+    /// Bytes of the largest IP packet.
+    pub(super) mtu: u32,
     pub(super) address: IpAddr,
 }
 
@@ -25,10 +32,17 @@ impl Place {
             interface: route.interface.to_string(),
             problem: "is not there any more".to_owned(),
         })?;
-        Ok(Self {
-            interface,
-            address: route.source,
-        })
+        Ok(Self::on(&interface, route.source))
+    }
+
+    fn on(interface: &Interface, address: IpAddr) -> Self {
+        Self {
+            name: interface.name.clone(),
+            index: Some(interface.index),
+            mac: interface.mac,
+            mtu: interface.mtu,
+            address,
+        }
     }
 
     /// Where peers are waited for: at an address of ours, or at the interface of a NIC, or at the
@@ -44,16 +58,12 @@ impl Place {
         let places: Vec<Self> = own
             .iter()
             .filter(|own| wish.is_none_or(|wish| is_wished(wish, own.address)))
-            .filter_map(|own| {
-                Some(Self {
-                    interface: at(own)?.clone(),
-                    address: own.address,
-                })
+            .filter_map(|own| Some((at(own)?, own.address)))
+            .filter(|(interface, _)| match &name {
+                Some(name) => interface.name == *name,
+                None => interface.up && interface.mac != [0; 6],
             })
-            .filter(|place| match &name {
-                Some(name) => place.interface.name == *name,
-                None => place.interface.up && place.interface.mac != [0; 6],
-            })
+            .map(|(interface, address)| Self::on(interface, address))
             .collect();
         choose(places, wish, nic.is_some())
     }
@@ -160,6 +170,9 @@ pub fn check(nic: Option<&str>) -> Result<(), Error> {
     let Some(nic) = nic else {
         return Ok(xdp::check_rights("xdp")?);
     };
+    if is_memif(nic) {
+        return Ok(memif::check(&nic.parse()?)?);
+    }
     let spec = Words::read(nic)?.with_flow(IpAddr::from([127, 0, 0, 1]));
     let interface = Words::read(&spec.to_string())?.interface;
     let checked = warpwire_nic::check(&spec).and_then(|()| xdp::look(&interface));
@@ -169,10 +182,10 @@ pub fn check(nic: Option<&str>) -> Result<(), Error> {
 
 /// Opens the NIC of a place: that of the words, or AF_XDP on its interface. Also the words.
 pub(super) fn open(nic: Option<&str>, place: &Place) -> Result<(Box<dyn Nic>, String), Error> {
-    let own = format!("xdp:{}", place.interface.name);
+    let own = format!("xdp:{}", place.name);
     let nic = nic.unwrap_or(&own);
     let words = Words::read(nic)?;
-    if words.name != place.interface.name {
+    if words.name != place.name {
         return Err(Error::Interface {
             interface: words.name,
             problem: format!("is not where {} is; write {own}", place.address),
@@ -187,19 +200,89 @@ pub(super) fn open(nic: Option<&str>, place: &Place) -> Result<(Box<dyn Nic>, St
     Ok((opened, nic.to_owned()))
 }
 
+/// Whether words name a memif interface.
+pub(super) fn is_memif(nic: &str) -> bool {
+    nic.starts_with("memif:")
+}
+
+/// Opens a memif interface: nobody but the peer is there, and addresses are link-local ones, made
+/// of Ethernet addresses.
+pub(super) fn open_memif(words: &str, patience: Duration) -> Result<(Box<dyn Nic>, Place), Error> {
+    let until = Instant::now().checked_add(patience);
+    let nic = Memif::open_within(&words.parse()?, Patience { stop: None, until })?;
+    let place = Place {
+        name: words.to_owned(),
+        index: None,
+        mac: nic.mac(),
+        mtu: nic.caps().max_frame_bytes.saturating_sub(ETHERNET_BYTES),
+        address: link_local(nic.mac()).into(),
+    };
+    Ok((Box::new(nic), place))
+}
+
+/// The link-local address of an Ethernet address (RFC 4291, appendix A).
+fn link_local(mac: [u8; 6]) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac;
+    let address = [
+        0xfe,
+        0x80,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        a ^ UNIVERSAL,
+        b,
+        c,
+        0xff,
+        0xfe,
+        d,
+        e,
+        f,
+    ];
+    address.into()
+}
+
+/// The Ethernet address in a link-local address, if it is one.
+pub(super) fn mac_in(address: IpAddr) -> Option<[u8; 6]> {
+    let IpAddr::V6(address) = address else {
+        return None;
+    };
+    match address.octets() {
+        [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a, b, c, 0xff, 0xfe, d, e, f] => {
+            Some([a ^ UNIVERSAL, b, c, d, e, f])
+        }
+        _ => None,
+    }
+}
+
+/// In an Ethernet address: whether it is made by hand; inverted in a link-local one.
+const UNIVERSAL: u8 = 2;
+const ETHERNET_BYTES: u32 = 14;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn place(name: &str, address: &str) -> Place {
-        let list = interfaces().expect("the kernel answers");
-        let lo = list.into_iter().next().expect("loopback is there");
         Place {
-            interface: Interface {
-                name: name.to_owned(),
-                ..lo
-            },
+            name: name.to_owned(),
+            index: Some(1),
+            mac: [2, 0, 0, 0, 0, 1],
+            mtu: 1500,
             address: address.parse().expect("is one"),
+        }
+    }
+
+    #[test]
+    fn link_local_addresses_tell_ethernet_addresses() {
+        let mac = [0x02, 0x12, 0x34, 0x56, 0x78, 0x9a];
+        let address = link_local(mac);
+        assert_eq!(address.to_string(), "fe80::12:34ff:fe56:789a");
+        assert_eq!(mac_in(address.into()), Some(mac));
+        for other in ["10.0.0.1", "fe80::1", "fd00::12:34ff:fe56:789a"] {
+            assert_eq!(mac_in(other.parse().expect("is one")), None, "{other}");
         }
     }
 

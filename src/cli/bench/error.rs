@@ -51,10 +51,20 @@ pub(super) enum Error {
         cure: &'static str,
     },
     /// A peer's words are not those that we know.
-    #[error("testpmd tells no {field}; use DPDK 22.11")]
+    #[error("{program} tells no {field}; use DPDK 22.11, UCX 1.13, libfabric 1.17")]
     Words {
+        /// The program.
+        program: &'static str,
         /// What was looked for.
         field: &'static str,
+    },
+    /// An end of a measurement failed.
+    #[error("one end: {end}: {words}")]
+    Ended {
+        /// How it ended.
+        end: String,
+        /// The last that it said.
+        words: String,
     },
     /// Nothing arrived.
     #[error("{what}: nothing arrived in {seconds} s; try --rows with this row alone")]

@@ -1,8 +1,12 @@
 //! `warpwire bench`: figures against others, taken in one run.
 
+mod comparison;
 mod error;
+mod libfabric;
 mod machine;
 mod memif;
+mod messages;
+mod ours;
 mod packets;
 mod record;
 mod rounds;
@@ -10,6 +14,7 @@ mod row;
 mod setting;
 mod soft;
 mod testpmd;
+mod ucx;
 mod wire;
 mod xdp;
 
@@ -25,13 +30,15 @@ pub(super) struct Arguments {
 #[derive(clap::Subcommand)]
 enum What {
     Packets(packets::Arguments),
+    Messages(messages::Arguments),
     #[command(flatten)]
-    Messages(perftest::Measure),
+    Measure(perftest::Measure),
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.what {
         What::Packets(arguments) => packets::run(arguments),
-        What::Messages(measure) => perftest::run(measure),
+        What::Messages(arguments) => messages::run(arguments),
+        What::Measure(measure) => perftest::run(measure),
     }
 }

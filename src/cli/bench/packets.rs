@@ -1,15 +1,11 @@
 //! `warpwire bench packets --against testpmd`: how fast 64-byte frames pass, us and others.
 
-use std::io::{self, IsTerminal, Write};
-use std::path::{Path, PathBuf};
-
+use super::comparison::{self, AFTER_HELP, Options};
 use super::error::Error;
-use super::machine::{self, Machine};
-use super::record::{Configuration, Record, RowRecord, Unmeasured};
-use super::rounds::{self, Others, Round};
-use super::row::{self, Row};
-use super::setting::{FAR, FRAME_BYTES, NEAR, Setting};
-use crate::cli::{Failure, signals};
+use super::row::{self, Need, Row, Sample, Side, Target, Unit};
+use super::setting::{FRAME_BYTES, Setting};
+use super::{memif, soft, wire, xdp};
+use crate::cli::Failure;
 
 /// Measure how fast 64-byte frames pass through kernels and NICs, against others in the same run
 ///
@@ -25,21 +21,8 @@ pub(super) struct Arguments {
     /// such as memif-transmit
     #[arg(long, value_delimiter = ',', value_name = "ROW", value_parser = known_row)]
     rows: Vec<String>,
-    /// Rounds of each row that must count
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    rounds: u16,
-    /// How long each side of a round counts frames
-    #[arg(long, default_value = "1", value_parser = seconds)]
-    seconds: f64,
-    /// What to do about other programs on the machine
-    #[arg(long, default_value = "repeat")]
-    others: Others,
-    /// Print JSON instead of the table
-    #[arg(long)]
-    json: bool,
-    /// Also write the JSON to this file, and the table beside it with the ending .txt
-    #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    options: Options,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -49,123 +32,149 @@ enum Against {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let failed = |error: Error| Failure::Bench(error.to_string());
     let Against::Testpmd = arguments.against;
-    let chosen = row::choose(&arguments.rows).map_err(Failure::Bench)?;
-    let stop = signals::heed()?;
-    let urgent = arguments.others == Others::Outrank;
-    if urgent && !warpwire_ptx::process::is_root() {
-        return Err(failed(Error::Missing {
-            what: "root for --others outrank",
-            cure: "run it as root, or write --others repeat",
-        }));
-    }
-    let setting = Setting::new(arguments.seconds, urgent, stop).map_err(failed)?;
-    let mut record = begin(arguments);
-    for row in chosen {
-        match measure(&setting, row, arguments) {
-            Ok(rounds) => record.rows.push(RowRecord::new(row, rounds)),
-            Err(Error::Interrupted) => return Err(failed(Error::Interrupted)),
-            Err(error) => record.unmeasured.push(Unmeasured {
-                row: row.name,
-                why: error.to_string(),
-            }),
-        }
-    }
-    record.testpmd = setting.testpmd();
-    drop(setting);
-    show(&record, arguments)?;
-    match record.unmeasured.as_slice() {
-        [] => Ok(()),
-        missing => {
-            let names: Vec<&str> = missing.iter().map(|missing| missing.row).collect();
-            Err(Failure::Unmeasured {
-                count: missing.len(),
-                rows: names.join(", "),
-            })
-        }
-    }
-}
-
-fn begin(arguments: &Arguments) -> Record {
-    Record {
-        bench: "packets",
-        against: "testpmd".to_owned(),
-        testpmd: None,
-        commit: machine::commit(),
-        date: machine::date(),
-        machine: Machine::here(),
-        configuration: Configuration {
-            rounds: usize::from(arguments.rounds),
-            seconds: arguments.seconds,
-            frame_bytes: FRAME_BYTES,
-            spinning_on: [NEAR, FAR],
-            others: arguments.others,
-            executor: "CPU, 1 lane a warp",
-            memory: "host memory that stands for device memory",
-        },
-        rows: Vec::new(),
-        unmeasured: Vec::new(),
-    }
-}
-
-fn measure(setting: &Setting, row: &Row, arguments: &Arguments) -> Result<Vec<Round>, Error> {
-    for need in row.needs {
-        need.check()?;
-    }
-    let progress = io::stderr().is_terminal();
-    let rounds = usize::from(arguments.rounds);
-    rounds::run(setting, row, rounds, arguments.others, |round| {
-        if progress {
-            eprintln!(
-                "{}: ours {:.2}, peer {:.2} {}{}",
-                row.name,
-                round.ours.sample.value,
-                round.peer.sample.value,
-                row.unit.word(),
-                if round.counts {
-                    ""
-                } else {
-                    "; repeated, others used the machine"
-                },
-            );
-        }
-    })
-}
-
-fn show(record: &Record, arguments: &Arguments) -> Result<(), Failure> {
-    let (json, table) = (record.to_json(), record.to_table());
-    if let Some(path) = &arguments.output {
-        write(path, &format!("{json}\n"))?;
-        write(&path.with_extension("txt"), &table)?;
-    }
-    let mut out = io::stdout().lock();
-    match arguments.json {
-        true => writeln!(out, "{json}")?,
-        false => write!(out, "{table}")?,
-    }
-    Ok(())
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|source| Failure::File {
-        path: path.to_owned(),
-        source,
-    })
+    let chosen = row::choose(PACKETS, &arguments.rows).map_err(Failure::Bench)?;
+    let mut record = comparison::begin("packets", "testpmd".to_owned(), &arguments.options);
+    record.configuration.frame_bytes = Some(FRAME_BYTES);
+    comparison::run(record, chosen, &arguments.options)
 }
 
 fn known_row(word: &str) -> Result<String, String> {
-    let words = [word.to_owned()];
-    row::choose(&words).map(|_| word.to_owned())
+    row::choose(PACKETS, &[word.to_owned()]).map(|_| word.to_owned())
 }
 
-fn seconds(words: &str) -> Result<f64, String> {
-    let number = words.parse().ok();
-    let fits = number.filter(|seconds| (0.05..=60.0).contains(seconds));
-    fits.ok_or_else(|| "write seconds from 0.05 to 60".to_owned())
-}
+const XDP: &[Need] = &[Need::Root, Need::Testpmd, Need::TwoProcessors];
+const MEMIF: &[Need] = &[Need::Testpmd, Need::TwoProcessors];
 
-const AFTER_HELP: &str = "Exit codes:
-  0  all chosen rows were measured, whether or not they reach their targets
-  1  some could not be measured; each is named with what it needs
-  2  the words on the command line are wrong";
+/// All rows of `bench packets`, in the order of the table.
+pub(super) const PACKETS: &[Row] = &[
+    Row {
+        name: "memif-transmit",
+        ours: "transmit kernel to testpmd rxonly",
+        peer: "testpmd txonly to testpmd rxonly",
+        unit: Unit::Mpps,
+        target: Target::AtLeast(1.15),
+        needs: MEMIF,
+        measure: memif::transmit,
+    },
+    Row {
+        name: "memif-round-trip",
+        ours: "transmit kernel, testpmd macswap, receive_count kernel",
+        peer: "testpmd flowgen, testpmd macswap, the same flowgen",
+        unit: Unit::Mpps,
+        target: Target::AtLeast(1.15),
+        needs: MEMIF,
+        measure: memif::round_trip,
+    },
+    Row {
+        name: "memif-receive",
+        ours: "transmit kernel to receive_count kernel",
+        peer: "transmit kernel to testpmd rxonly",
+        unit: Unit::Mpps,
+        target: Target::AtLeast(1.15),
+        needs: MEMIF,
+        measure: memif::receive,
+    },
+    Row {
+        name: "memif-swap",
+        ours: "transmit and receive_count kernels around mac_swap kernel",
+        peer: "transmit and receive_count kernels around testpmd macswap",
+        unit: Unit::Mpps,
+        target: Target::AtLeast(1.15),
+        needs: MEMIF,
+        measure: memif::swap,
+    },
+    Row {
+        name: "xdp-receive",
+        ours: "receive_count kernel on what the kernel generates",
+        peer: "testpmd rxonly on net_af_xdp, the same generator",
+        unit: Unit::Mpps,
+        target: Target::AtLeast(1.2),
+        needs: XDP,
+        measure: xdp::receive,
+    },
+    Row {
+        name: "xdp-transmit",
+        ours: "transmit kernel to Linux",
+        peer: "testpmd txonly on net_af_xdp to Linux",
+        unit: Unit::Mpps,
+        target: Target::AtLeast(1.15),
+        needs: XDP,
+        measure: xdp::transmit,
+    },
+    Row {
+        name: "xdp-swap",
+        ours: "mac_swap kernel between the generator in the kernel and Linux",
+        peer: "testpmd macswap on net_af_xdp, the same generator and Linux",
+        unit: Unit::Mpps,
+        target: Target::AtLeast(1.1),
+        needs: XDP,
+        measure: xdp::swap,
+    },
+    Row {
+        name: "soft",
+        ours: "transmit and receive_count kernels around the device model",
+        peer: "a bare ring between the processors, payload written and read",
+        unit: Unit::Mpps,
+        target: Target::Either {
+            figure: 20.0,
+            ratio: 1.0 / 3.0,
+        },
+        needs: &[Need::TwoProcessors],
+        measure: soft::soft,
+    },
+    Row {
+        name: "parse-mixed",
+        ours: "fast path, eight kinds of frame mixed",
+        peer: "etherparse SlicedPacket, the same frames",
+        unit: Unit::Nanoseconds,
+        target: Target::AtMost(0.5),
+        needs: &[],
+        measure: wire::parse_mixed,
+    },
+    Row {
+        name: "parse-tag",
+        ours: "slow path, one VLAN tag",
+        peer: "etherparse SlicedPacket, the same frames",
+        unit: Unit::Nanoseconds,
+        target: Target::AtMost(0.5),
+        needs: &[],
+        measure: wire::parse_tag,
+    },
+    Row {
+        name: "parse-ipv6-extensions",
+        ours: "slow path, two IPv6 extension headers",
+        peer: "etherparse SlicedPacket, the same frames",
+        unit: Unit::Nanoseconds,
+        target: Target::AtMost(0.5),
+        needs: &[],
+        measure: wire::parse_extensions,
+    },
+    icrc("icrc-device-64", DEVICE, wire::icrc_device::<64>),
+    icrc("icrc-host-64", HOST, wire::icrc_host::<64>),
+    icrc("icrc-device-256", DEVICE, wire::icrc_device::<256>),
+    icrc("icrc-host-256", HOST, wire::icrc_host::<256>),
+    icrc("icrc-device-1024", DEVICE, wire::icrc_device::<1024>),
+    icrc("icrc-host-1024", HOST, wire::icrc_host::<1024>),
+    icrc("icrc-device-4096", DEVICE, wire::icrc_device::<4096>),
+    icrc("icrc-host-4096", HOST, wire::icrc_host::<4096>),
+];
+
+const DEVICE: &str = "invariant CRC by the arithmetic of device code";
+const HOST: &str = "invariant CRC on the host";
+
+const fn icrc(
+    name: &'static str,
+    ours: &'static str,
+    measure: fn(&Setting, Side) -> Result<Sample, Error>,
+) -> Row {
+    Row {
+        name,
+        ours,
+        peer: "crc32fast over as many bytes",
+        unit: Unit::Nanoseconds,
+        target: Target::None,
+        needs: &[],
+        measure,
+    }
+}

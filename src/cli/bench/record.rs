@@ -14,8 +14,8 @@ pub(super) struct Record {
     /// The command's words that matter.
     pub(super) bench: &'static str,
     pub(super) against: String,
-    /// What testpmd calls itself; `null` if no row used it.
-    pub(super) testpmd: Option<String>,
+    /// What the others call themselves, of those that were used and tell.
+    pub(super) versions: Vec<String>,
     pub(super) commit: String,
     /// When the run began, UTC.
     pub(super) date: String,
@@ -33,7 +33,8 @@ pub(super) struct Configuration {
     /// How long each side of a round counts.
     pub(super) seconds: f64,
     /// Bytes of a frame without its check sequence, unless the row says otherwise.
-    pub(super) frame_bytes: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) frame_bytes: Option<u32>,
     /// Threads that spin while a figure is taken, one on each of these processors.
     pub(super) spinning_on: [usize; 2],
     /// What was done about other programs.
@@ -160,7 +161,10 @@ impl Record {
             self.machine.processors,
             self.machine.kernel,
             self.date,
-            self.testpmd.as_ref().unwrap_or(&self.against),
+            match self.versions.as_slice() {
+                [] => self.against.clone(),
+                versions => versions.join(", "),
+            },
             self.configuration.memory,
         );
         let head = [
@@ -253,6 +257,7 @@ fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::bench::packets::PACKETS;
     use crate::cli::bench::rounds::Turn;
     use crate::cli::bench::row::{Sample, choose};
 
@@ -276,18 +281,18 @@ mod tests {
     }
 
     fn record(rounds: Vec<Round>) -> Record {
-        let rows = choose(&["memif-transmit".to_owned()]).expect("a row");
+        let rows = choose(PACKETS, &["memif-transmit".to_owned()]).expect("a row");
         Record {
             bench: "packets",
             against: "testpmd".to_owned(),
-            testpmd: None,
+            versions: Vec::new(),
             commit: "abc".to_owned(),
             date: "today".to_owned(),
             machine: Machine::here(),
             configuration: Configuration {
                 rounds: 3,
                 seconds: 1.0,
-                frame_bytes: 64,
+                frame_bytes: Some(64),
                 spinning_on: [0, 1],
                 others: Others::Ignore,
                 executor: "CPU",

@@ -2,7 +2,6 @@
 
 use super::error::Error;
 use super::setting::Setting;
-use super::{memif, soft, wire, xdp};
 
 /// One comparison.
 pub(super) struct Row {
@@ -34,6 +33,15 @@ pub(super) enum Unit {
     /// Nanoseconds a packet: less is better.
     #[serde(rename = "ns")]
     Nanoseconds,
+    /// Million messages a second.
+    #[serde(rename = "Mmsg/s")]
+    Mmps,
+    /// Gigabytes a second.
+    #[serde(rename = "GB/s")]
+    Gigabytes,
+    /// Microseconds one way: less is better.
+    #[serde(rename = "us")]
+    Microseconds,
 }
 
 impl Unit {
@@ -41,6 +49,9 @@ impl Unit {
         match self {
             Self::Mpps => "Mpps",
             Self::Nanoseconds => "ns",
+            Self::Mmps => "Mmsg/s",
+            Self::Gigabytes => "GB/s",
+            Self::Microseconds => "us",
         }
     }
 }
@@ -63,7 +74,7 @@ impl Target {
     pub(super) fn words(self) -> String {
         match self {
             Self::AtLeast(ratio) => format!(">= {ratio}"),
-            Self::AtMost(ratio) => format!("<= {ratio}"),
+            Self::AtMost(ratio) => format!("<= {}", (ratio * 100.0).round() / 100.0),
             Self::None => String::new(),
             Self::Either { figure, ratio } => format!("{figure} or >= {ratio:.2}"),
         }
@@ -100,6 +111,8 @@ pub(super) enum Need {
     Root,
     Testpmd,
     TwoProcessors,
+    Ucx,
+    Libfabric,
 }
 
 impl Need {
@@ -116,6 +129,16 @@ impl Need {
                 "dpdk-testpmd",
                 "apt-get install dpdk-dev",
             ),
+            Self::Ucx => (
+                super::machine::has_program("ucx_perftest"),
+                "ucx_perftest",
+                "apt-get install ucx-utils",
+            ),
+            Self::Libfabric => (
+                super::machine::has_program("fi_pingpong"),
+                "fi_pingpong",
+                "apt-get install libfabric-bin",
+            ),
             Self::TwoProcessors => (
                 super::machine::processors() >= 2,
                 "two processors",
@@ -131,17 +154,17 @@ impl Need {
 
 /// The rows that some words choose: each word is a row, or the start of several up to a hyphen.
 /// None chooses all.
-pub(super) fn choose(words: &[String]) -> Result<Vec<&'static Row>, String> {
-    let known = |word: &str| ROWS.iter().any(|row| is_meant(row, word));
+pub(super) fn choose(rows: &'static [Row], words: &[String]) -> Result<Vec<&'static Row>, String> {
+    let known = |word: &str| rows.iter().any(|row| is_meant(row, word));
     if let Some(unknown) = words.iter().find(|word| !known(word)) {
-        let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
         return Err(format!(
             "--rows: no row is called `{unknown}`; write some of {}",
             names.join(", ")
         ));
     }
     let chosen = |row: &&Row| words.is_empty() || words.iter().any(|word| is_meant(row, word));
-    Ok(ROWS.iter().filter(chosen).collect())
+    Ok(rows.iter().filter(chosen).collect())
 }
 
 fn is_meant(row: &Row, word: &str) -> bool {
@@ -149,153 +172,22 @@ fn is_meant(row: &Row, word: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-const XDP: &[Need] = &[Need::Root, Need::Testpmd, Need::TwoProcessors];
-const MEMIF: &[Need] = &[Need::Testpmd, Need::TwoProcessors];
-
-/// All rows, in the order of the table.
-const ROWS: &[Row] = &[
-    Row {
-        name: "memif-transmit",
-        ours: "transmit kernel to testpmd rxonly",
-        peer: "testpmd txonly to testpmd rxonly",
-        unit: Unit::Mpps,
-        target: Target::AtLeast(1.15),
-        needs: MEMIF,
-        measure: memif::transmit,
-    },
-    Row {
-        name: "memif-round-trip",
-        ours: "transmit kernel, testpmd macswap, receive_count kernel",
-        peer: "testpmd flowgen, testpmd macswap, the same flowgen",
-        unit: Unit::Mpps,
-        target: Target::AtLeast(1.15),
-        needs: MEMIF,
-        measure: memif::round_trip,
-    },
-    Row {
-        name: "memif-receive",
-        ours: "transmit kernel to receive_count kernel",
-        peer: "transmit kernel to testpmd rxonly",
-        unit: Unit::Mpps,
-        target: Target::AtLeast(1.15),
-        needs: MEMIF,
-        measure: memif::receive,
-    },
-    Row {
-        name: "memif-swap",
-        ours: "transmit and receive_count kernels around mac_swap kernel",
-        peer: "transmit and receive_count kernels around testpmd macswap",
-        unit: Unit::Mpps,
-        target: Target::AtLeast(1.15),
-        needs: MEMIF,
-        measure: memif::swap,
-    },
-    Row {
-        name: "xdp-receive",
-        ours: "receive_count kernel on what the kernel generates",
-        peer: "testpmd rxonly on net_af_xdp, the same generator",
-        unit: Unit::Mpps,
-        target: Target::AtLeast(1.2),
-        needs: XDP,
-        measure: xdp::receive,
-    },
-    Row {
-        name: "xdp-transmit",
-        ours: "transmit kernel to Linux",
-        peer: "testpmd txonly on net_af_xdp to Linux",
-        unit: Unit::Mpps,
-        target: Target::AtLeast(1.15),
-        needs: XDP,
-        measure: xdp::transmit,
-    },
-    Row {
-        name: "xdp-swap",
-        ours: "mac_swap kernel between the generator in the kernel and Linux",
-        peer: "testpmd macswap on net_af_xdp, the same generator and Linux",
-        unit: Unit::Mpps,
-        target: Target::AtLeast(1.1),
-        needs: XDP,
-        measure: xdp::swap,
-    },
-    Row {
-        name: "soft",
-        ours: "transmit and receive_count kernels around the device model",
-        peer: "a bare ring between the processors, payload written and read",
-        unit: Unit::Mpps,
-        target: Target::Either {
-            figure: 20.0,
-            ratio: 1.0 / 3.0,
-        },
-        needs: &[Need::TwoProcessors],
-        measure: soft::soft,
-    },
-    Row {
-        name: "parse-mixed",
-        ours: "fast path, eight kinds of frame mixed",
-        peer: "etherparse SlicedPacket, the same frames",
-        unit: Unit::Nanoseconds,
-        target: Target::AtMost(0.5),
-        needs: &[],
-        measure: wire::parse_mixed,
-    },
-    Row {
-        name: "parse-tag",
-        ours: "slow path, one VLAN tag",
-        peer: "etherparse SlicedPacket, the same frames",
-        unit: Unit::Nanoseconds,
-        target: Target::AtMost(0.5),
-        needs: &[],
-        measure: wire::parse_tag,
-    },
-    Row {
-        name: "parse-ipv6-extensions",
-        ours: "slow path, two IPv6 extension headers",
-        peer: "etherparse SlicedPacket, the same frames",
-        unit: Unit::Nanoseconds,
-        target: Target::AtMost(0.5),
-        needs: &[],
-        measure: wire::parse_extensions,
-    },
-    icrc("icrc-device-64", DEVICE, wire::icrc_device::<64>),
-    icrc("icrc-host-64", HOST, wire::icrc_host::<64>),
-    icrc("icrc-device-256", DEVICE, wire::icrc_device::<256>),
-    icrc("icrc-host-256", HOST, wire::icrc_host::<256>),
-    icrc("icrc-device-1024", DEVICE, wire::icrc_device::<1024>),
-    icrc("icrc-host-1024", HOST, wire::icrc_host::<1024>),
-    icrc("icrc-device-4096", DEVICE, wire::icrc_device::<4096>),
-    icrc("icrc-host-4096", HOST, wire::icrc_host::<4096>),
-];
-
-const DEVICE: &str = "invariant CRC by the arithmetic of device code";
-const HOST: &str = "invariant CRC on the host";
-
-const fn icrc(
-    name: &'static str,
-    ours: &'static str,
-    measure: fn(&Setting, Side) -> Result<Sample, Error>,
-) -> Row {
-    Row {
-        name,
-        ours,
-        peer: "crc32fast over as many bytes",
-        unit: Unit::Nanoseconds,
-        target: Target::None,
-        needs: &[],
-        measure,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::bench::messages::MESSAGES;
+    use crate::cli::bench::packets::PACKETS;
 
     #[test]
     fn words_choose_rows() {
         let names = |words: &[&str]| -> Result<Vec<&str>, String> {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            Ok(choose(&words)?.iter().map(|row| row.name).collect())
+            Ok(choose(PACKETS, &words)?
+                .iter()
+                .map(|row| row.name)
+                .collect())
         };
-        assert_eq!(names(&[]).map(|all| all.len()), Ok(ROWS.len()));
+        assert_eq!(names(&[]).map(|all| all.len()), Ok(PACKETS.len()));
         assert_eq!(names(&["soft"]), Ok(vec!["soft"]));
         let both = names(&["memif-swap", "memif-transmit"]);
         assert_eq!(both, Ok(vec!["memif-transmit", "memif-swap"]));
@@ -309,9 +201,11 @@ mod tests {
 
     #[test]
     fn rows_have_names_of_their_own() {
-        for row in ROWS {
-            let same = ROWS.iter().filter(|other| other.name == row.name);
-            assert_eq!(same.count(), 1, "{}", row.name);
+        for rows in [PACKETS, MESSAGES] {
+            for row in rows {
+                let same = rows.iter().filter(|other| other.name == row.name);
+                assert_eq!(same.count(), 1, "{}", row.name);
+            }
         }
     }
 

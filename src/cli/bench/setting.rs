@@ -1,8 +1,9 @@
 //! How figures are taken: cores, times, priorities, and what both sides share.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use warpwire_gpu::CpuExecutor;
@@ -33,7 +34,7 @@ pub(super) struct Setting {
     pub(super) stop: Arc<AtomicBool>,
     folder: PathBuf,
     sockets: AtomicU32,
-    testpmd: OnceLock<String>,
+    versions: Mutex<Vec<String>>,
     veth: OnceLock<Veth>,
 }
 
@@ -52,7 +53,7 @@ impl Setting {
             stop,
             folder,
             sockets: AtomicU32::new(0),
-            testpmd: OnceLock::new(),
+            versions: Mutex::default(),
             veth: OnceLock::new(),
         })
     }
@@ -61,15 +62,18 @@ impl Setting {
         &self.folder
     }
 
-    /// Keeps what a testpmd calls itself.
-    pub(super) fn note_testpmd(&self, version: String) {
-        // All are one program: the first word is as good as the others.
-        let _ = self.testpmd.set(version);
+    /// Keeps what another program calls itself.
+    pub(super) fn note_version(&self, version: String) {
+        let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        if !versions.contains(&version) {
+            versions.push(version);
+        }
     }
 
-    /// What testpmd calls itself, if one has run.
-    pub(super) fn testpmd(&self) -> Option<String> {
-        self.testpmd.get().cloned()
+    /// What the others that ran call themselves.
+    pub(super) fn versions(&self) -> Vec<String> {
+        let versions = self.versions.lock();
+        versions.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The veth pair of all rows over AF_XDP, made for the first of them.
@@ -144,6 +148,16 @@ impl Setting {
             before = now;
         }
         Ok(())
+    }
+
+    /// A command that will run on one processor, and go before others if that was asked for.
+    pub(super) fn on(&self, core: usize) -> Command {
+        let mut command = Command::new("taskset");
+        command.args(["-c", &core.to_string()]);
+        if self.urgent {
+            command.args(["chrt", "--rr", "1"]);
+        }
+        command
     }
 
     /// Puts the threads of this process and of `peers` before others, if that was asked for.

@@ -88,7 +88,10 @@ impl<'s> Testpmd<'s> {
             version = version_of(out).or_else(|| version_of(errors));
             out.contains("packets/burst")
         })?;
-        setting.note_testpmd(version.ok_or(Error::Words { field: "version" })?);
+        setting.note_version(version.ok_or(Error::Words {
+            program: "testpmd",
+            field: "version",
+        })?);
         Ok(testpmd)
     }
 
@@ -126,7 +129,10 @@ impl<'s> Testpmd<'s> {
             rates = block.and_then(rates_of);
             rates.is_some()
         })?;
-        rates.ok_or(Error::Words { field: "Rx-pps" })
+        rates.ok_or(Error::Words {
+            program: "testpmd",
+            field: "Rx-pps",
+        })
     }
 
     /// Waits until it has received no more for a while, at most a second or two.
@@ -154,7 +160,10 @@ impl<'s> Testpmd<'s> {
             totals = block.and_then(totals_of);
             totals.is_some()
         })?;
-        totals.ok_or(Error::Words { field: "TX-total" })
+        totals.ok_or(Error::Words {
+            program: "testpmd",
+            field: "TX-total",
+        })
     }
 
     /// Ends it.
@@ -180,7 +189,10 @@ impl<'s> Testpmd<'s> {
         match told {
             Ok(()) => Ok(()),
             Err(warpwire_ptx::Error::Failed { status, .. }) if status.starts_with("not ready") => {
-                Err(Error::Words { field })
+                Err(Error::Words {
+                    program: "testpmd",
+                    field,
+                })
             }
             Err(error) => Err(error.into()),
         }

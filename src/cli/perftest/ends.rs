@@ -18,8 +18,12 @@ impl Plan<'_> {
     /// The tools' exchange by TCP.
     pub(super) fn over_tcp(&self, json: Json) -> Result<(), Failure> {
         let patience = self.options.patience();
-        let conversation = self.meet()?;
+        let mut conversation = self.meet()?;
         let device = Device::open(conversation.peer_address(), &self.config())?;
+        if self.options.fused {
+            // The peer may need the engine while this end waits for its words.
+            conversation.meanwhile(device.endpoint().idle());
+        }
         let mut bench = Bench::new(self, &device)?;
         let rounds = self.tool.rounds(self.direction);
         let mut session = Session::greet(conversation, self.role, rounds, &bench.hello())?;
@@ -88,8 +92,7 @@ impl Plan<'_> {
         let endpoint = EndpointConfig {
             pairs: pairs.next_power_of_two(),
             management: options.by_cm,
-            // Datagrams say where they go, in slots of their own.
-            log_send: (log(options.tx_depth) + u32::from(self.service == Service::Ud)).clamp(5, 15),
+            log_send: log(options.tx_depth * self.slots()).clamp(5, 15),
             log_receive: log(options.rx_depth).clamp(5, 15),
             // Above all numbers that so many queue pairs need.
             first_number: 0x4000 | chance(0).value(),
@@ -98,6 +101,7 @@ impl Plan<'_> {
         let bytes = 2 * part(self.longest()) as usize * options.pairs as usize;
         DeviceConfig {
             nic: options.nic.clone(),
+            fused: options.fused,
             bytes: bytes + Messages::BYTES as usize,
             endpoint,
             patience: options.patience(),

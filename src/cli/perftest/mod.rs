@@ -123,13 +123,23 @@ impl<'a> Plan<'a> {
         if service == Service::Uc && (is_fetch || tool == Tool::AtomicLatency) {
             return wrong("-c UC: such a connection has no reads and atomics; write -c RC");
         }
+        let over_memif = options
+            .nic
+            .as_ref()
+            .is_some_and(|nic| nic.starts_with("memif:"));
+        if options.by_cm && over_memif {
+            return wrong("-R: RDMA-CM is for links with addresses, not memif; leave it out");
+        }
+        if options.by_cm && options.fused {
+            return wrong("--fused: with -R several threads use the engine; leave one of them out");
+        }
         let mtu = options.mtu.map(|bytes| {
             let known = Mtu::ALL.into_iter().find(|mtu| mtu.bytes() == bytes);
             known.ok_or_else(|| {
                 Failure::Bench(format!("-m {bytes}: write 256, 512, 1024, 2048 or 4096"))
             })
         });
-        Ok(Self {
+        let plan = Self {
             tool,
             options,
             role: match options.host {
@@ -143,7 +153,43 @@ impl<'a> Plan<'a> {
             sizes,
             service,
             mtu: mtu.transpose()?,
-        })
+        };
+        let (depth, slots) = (options.tx_depth, plan.slots());
+        match depth * slots > MOST_SLOTS {
+            true => Err(Failure::Bench(format!(
+                "-t {depth}: requests take up to {slots} slots each, and a queue has {MOST_SLOTS}; \
+                 write -t {} or less, or -I 0",
+                MOST_SLOTS / slots,
+            ))),
+            false => Ok(plan),
+        }
+    }
+
+    /// Bytes of the longest message that is copied into its request.
+    fn inline(&self) -> u32 {
+        match self.options.inline {
+            _ if matches!(
+                self.tool,
+                Tool::ReadBandwidth | Tool::ReadLatency | Tool::AtomicLatency
+            ) =>
+            {
+                0
+            }
+            Some(bytes) => bytes,
+            None if is_latency(self.tool) => INLINE_LATENCY,
+            None => 0,
+        }
+    }
+
+    /// Slots of a send queue that a request takes at most.
+    fn slots(&self) -> u32 {
+        // A datagram says where it goes.
+        let head = match self.service {
+            Service::Ud => 16 + 48,
+            _ => 16 + 16,
+        };
+        let longest = self.longest().min(self.inline());
+        (head + (longest + 4).next_multiple_of(16)).div_ceil(64)
     }
 
     /// The size of the longest message.
@@ -295,6 +341,11 @@ const fn name(tool: Tool) -> &'static str {
         Tool::AtomicLatency => "ib_atomic_lat",
     }
 }
+
+/// Slots of the largest send queue.
+const MOST_SLOTS: u32 = 1 << 15;
+/// Bytes of the longest message of a latency that is copied into its request, as with perftest.
+const INLINE_LATENCY: u32 = 236;
 
 /// Reads and atomics that a queue pair answers at once.
 const READS: u16 = 16;

@@ -10,6 +10,9 @@ use warpwire_protocols::rdma::Service;
 /// Bytes of the longest message that a region of one measurement holds.
 pub(in crate::cli) const LONGEST_MESSAGE: i64 = 1 << 30;
 
+/// Bytes of the longest message that a request holds itself.
+pub(super) const LONGEST_INLINE: u32 = 912;
+
 /// Seconds: an hour without progress is no measurement.
 pub(in crate::cli) const LONGEST_PATIENCE: u64 = 3600;
 
@@ -21,7 +24,8 @@ pub(in crate::cli) struct Options {
     /// Port of the exchange: of TCP, or of RDMA-CM
     #[arg(short, long, default_value_t = PORT)]
     pub(super) port: u16,
-    /// The NIC, such as xdp:eth0; without it, AF_XDP on the interface that leads to the peer
+    /// The NIC, such as xdp:eth0 or memif:/run/socket; without it, AF_XDP on the interface that
+    /// leads to the peer
     #[arg(short = 'd', long = "nic", value_name = "NIC")]
     pub(super) nic: Option<String>,
     /// Connect by RDMA-CM, and exchange by messages
@@ -59,6 +63,25 @@ pub(in crate::cli) struct Options {
         value_parser = clap::value_parser!(u32).range(1..=16384)
     )]
     pub(super) tx_depth: u32,
+    /// Requests under way for each that completes
+    #[arg(
+        short = 'Q', long = "cq-mod", default_value_t = 100, value_name = "COUNT",
+        value_parser = clap::value_parser!(u32).range(1..=16384)
+    )]
+    pub(super) moderation: u32,
+    /// Requests that are posted together
+    #[arg(
+        short = 'l', long = "post_list", default_value_t = 1, value_name = "COUNT",
+        value_parser = clap::value_parser!(u32).range(1..=16384)
+    )]
+    pub(super) list: u32,
+    /// Bytes of the longest message that is copied into its request; 0 for bandwidths and 236 for
+    /// latencies if absent
+    #[arg(
+        short = 'I', long = "inline_size", value_name = "BYTES",
+        value_parser = clap::value_parser!(u32).range(..=i64::from(LONGEST_INLINE))
+    )]
+    pub(super) inline: Option<u32>,
     /// Receives posted at most
     #[arg(
         short = 'r', long = "rx-depth", default_value_t = 512,
@@ -86,6 +109,9 @@ pub(in crate::cli) struct Options {
     /// Also write the results to this file as JSON
     #[arg(long = "out_json_file", value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Let the measuring thread drive the engine instead of one of its own: lowest latency
+    #[arg(long)]
+    pub(super) fused: bool,
     /// Longest time without progress, in seconds
     #[arg(
         long, default_value_t = 60,

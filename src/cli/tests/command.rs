@@ -136,6 +136,7 @@ fn exit_codes_say_who_is_to_blame() {
             "cuont: is not known here; did you mean `count`?",
         ),
         (&["check", "/no/such/file.toml"], 2, "name a readable file"),
+        (&["check", "/dev/zero"], 2, "it is not a regular file"),
         (&["run", wrong.path()], 2, ":10:1: generate[0].cuont"),
         (&["run", nowhere.path()], 1, "no-such-interface"),
         (&["stages", "nothing"], 2, "no stage is called `nothing`"),

@@ -1,4 +1,5 @@
-//! `warpwire bench packets` with its peers, for a moment: that it measures, not how fast.
+//! `warpwire bench packets` and `bench messages` with their peers, for a moment: that they measure,
+//! not how fast.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -6,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-fn can_run() -> bool {
-    let programs = ["dpdk-testpmd", "ip", "sysctl", "taskset", "chrt", "stdbuf"];
+fn can_run(programs: &[&str]) -> bool {
     let missing = programs
         .iter()
         .find(|name| !warpwire_skip::has_program(name));
@@ -22,10 +22,13 @@ fn can_run() -> bool {
     true
 }
 
-fn bench(words: &[&str]) -> Command {
+const PACKETS: [&str; 6] = ["dpdk-testpmd", "ip", "sysctl", "taskset", "chrt", "stdbuf"];
+const MESSAGES: [&str; 4] = ["ucx_perftest", "ucx_info", "fi_pingpong", "taskset"];
+
+fn bench(kind: &str, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
     command
-        .args(["bench", "packets", "--against", "testpmd"])
+        .args(["bench", kind])
         .args(words)
         .stdin(Stdio::null());
     command
@@ -38,14 +41,54 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn every_row_is_measured_and_recorded() {
-    if !can_run() {
+fn every_row_of_packets_is_measured_and_recorded() {
+    if !can_run(&PACKETS) {
         return;
     }
-    let base = format!("warpwire-peer-bench-{}.json", std::process::id());
+    let words = ["--against=testpmd", "--seconds=0.2"];
+    let starts = [
+        "memif-",
+        "xdp-",
+        "soft",
+        "parse-",
+        "icrc-device-",
+        "icrc-host-",
+    ];
+    measure("packets", &words, &starts, &["DPDK"]);
+}
+
+#[test]
+fn every_kind_of_row_of_messages_is_measured_and_recorded() {
+    if !can_run(&MESSAGES) {
+        return;
+    }
+    let rows = [
+        "put-rate-8-shm",
+        "put-latency-8-tcp",
+        "put-1048576-shm",
+        "send-rate-8-shm",
+        "send-latency-64-fi-shm",
+        "send-65536-tcp",
+    ];
+    let chosen = format!("--rows={}", rows.join(","));
+    measure(
+        "messages",
+        &[&chosen, "--seconds=0.05"],
+        &rows,
+        &["UCX", "libfabric"],
+    );
+}
+
+/// One round of some rows: all are measured, some start with each of these words, and all these
+/// programs told what they are.
+fn measure(kind: &str, words: &[&str], starts: &[&str], programs: &[&str]) {
+    let base = format!("warpwire-peer-bench-{kind}-{}.json", std::process::id());
     let file = std::env::temp_dir().join(base);
-    let words = ["--rounds=1", "--seconds=0.2", "--others=ignore"];
-    let output = bench(&words).arg("--output").arg(&file).output();
+    let output = bench(kind, &["--rounds=1", "--others=ignore"])
+        .args(words)
+        .arg("--output")
+        .arg(&file)
+        .output();
     let output = output.expect("the command can be started");
     let said = text(&output);
     let json = std::fs::read_to_string(&file).unwrap_or_default();
@@ -57,9 +100,13 @@ fn every_row_is_measured_and_recorded() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert_eq!(table, String::from_utf8_lossy(&output.stdout));
     let record: Value = serde_json::from_str(&json).expect("is JSON");
-    for field in ["bench", "against", "testpmd", "commit", "date"] {
+    for field in ["bench", "against", "commit", "date"] {
         let value = record[field].as_str().unwrap_or("");
         assert!(!value.is_empty(), "{field}: {json}");
+    }
+    let versions = record["versions"].to_string();
+    for program in programs {
+        assert!(versions.contains(program), "{program}: {versions}");
     }
     for field in ["processor", "processors", "kernel"] {
         assert!(!record["machine"][field].is_null(), "{field}: {json}");
@@ -75,16 +122,8 @@ fn every_row_is_measured_and_recorded() {
             "{name}: {table}"
         );
     }
-    let starts = [
-        "memif-",
-        "xdp-",
-        "soft",
-        "parse-",
-        "icrc-device-",
-        "icrc-host-",
-    ];
     for start in starts {
-        let is_there = |row: &&Value| row["row"].as_str().unwrap_or("").starts_with(start);
+        let is_there = |row: &&Value| row["row"].as_str().unwrap_or("").starts_with(*start);
         assert!(rows.iter().any(|row| is_there(&row)), "{start}: {json}");
     }
 }
@@ -129,14 +168,22 @@ fn check(row: &Value, name: &str) {
 
 #[test]
 fn an_interrupt_leaves_nothing_behind() {
-    if !can_run() {
+    if !can_run(&PACKETS) {
         return;
     }
-    let mut child = bench(&["--rows=xdp-swap", "--seconds=30", "--others=ignore"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command can be started");
+    let mut child = bench(
+        "packets",
+        &[
+            "--against=testpmd",
+            "--rows=xdp-swap",
+            "--seconds=30",
+            "--others=ignore",
+        ],
+    )
+    .stdout(Stdio::null())
+    .stderr(Stdio::piped())
+    .spawn()
+    .expect("the command can be started");
     let id = child.id();
     let limit = Instant::now() + Duration::from_secs(60);
     // Its peer is up by then, or about to be: both ends must be clean.
