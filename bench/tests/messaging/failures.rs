@@ -19,12 +19,6 @@ fn cause<T>(outcome: Result<T, Error>) -> Option<Cause> {
 /// A link of a Gbit/s: a megabyte is under way for eight milliseconds.
 fn slow(mode: Mode) -> Plan {
     Plan {
-        attributes: Attributes {
-            // 4 ms, three times.
-            timeout: 10,
-            retries: 3,
-            ..Attributes::default()
-        },
         link: Impairments {
             rate_bps: 1_000_000_000,
             ..Impairments::default()
@@ -36,7 +30,16 @@ fn slow(mode: Mode) -> Plan {
 #[test]
 fn a_peer_that_dies_is_a_cause_in_time() {
     for mode in [Mode::Sliced, Mode::Fused] {
-        let stage = Stage::new(&slow(mode));
+        let plan = Plan {
+            attributes: Attributes {
+                // 4 ms, three times.
+                timeout: 10,
+                retries: 3,
+                ..Attributes::default()
+            },
+            ..slow(mode)
+        };
+        let stage = Stage::new(&plan);
         let [mut one, other] = stage.pairs();
         let [own, peer] = stage.sides;
         let row = one.signals(own.memory.whole().address.offset(SIGNALS), 1, 8);

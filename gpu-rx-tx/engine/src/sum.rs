@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn words_and_chunks_are_the_bytes() {
-        let bytes: std::vec::Vec<u8> = (0..700u32).map(|i| (i * i >> 3) as u8).collect();
+        let bytes: std::vec::Vec<u8> = (0..700u32).map(|i| ((i * i) >> 3) as u8).collect();
         for (from, length) in (0..8).zip([0, 1, 3, 4, 5, 64, 257, 600]) {
             for skip in 0..4 {
                 let part = &bytes[from + skip..][..length];
