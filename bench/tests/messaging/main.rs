@@ -9,3 +9,4 @@ mod kernels;
 mod operations;
 mod suite;
 mod verbs;
+mod warps;

@@ -4,6 +4,7 @@
 //! completions polled from memory. The engine is a kernel that runs beside, on whatever the
 //! executor is.
 
+mod application;
 mod device;
 mod endpoint;
 mod error;
@@ -18,6 +19,7 @@ pub mod table;
 mod vacancy;
 mod verbs;
 
+pub use application::{Application, Lent};
 pub use device::{Device, DeviceConfig, gid};
 pub(crate) use device::{MANAGEMENT_BYTES, route, words};
 pub use endpoint::{Endpoint, EndpointConfig, Idle};

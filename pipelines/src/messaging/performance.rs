@@ -1,5 +1,4 @@
-//! Scripts of messages in kernels: an application on the executor, beside its engine or in one warp
-//! with it.
+//! Scripts of messages in kernels.
 #![expect(
     unsafe_code,
     reason = "a launch carries the promise that its parameters are laid out right"
@@ -7,32 +6,28 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use warpwire_core::block::{Parameters as _, Steering};
 use warpwire_core::kernels::ScriptParameters;
 use warpwire_core::messaging::{FAILED, Step, Verb};
-use warpwire_gpu::executor::{Control, Grid, Launch, Parameters, Placement};
+use warpwire_gpu::executor::Placement;
 use warpwire_gpu::{Arena, CpuExecutor};
-use warpwire_ring::{DeviceAddress, Location};
+use warpwire_ring::DeviceAddress;
 
+use super::application::Application;
 use super::endpoint::Endpoint;
 use super::pair::Pair;
 use super::regions::reach;
 use crate::messaging::Error;
 use crate::runtime::Kit;
 
-/// A kernel that carries out a script over a queue pair. Dropped, it is stopped, and the queue pair
-/// with it.
+/// A kernel that carries out a script over a queue pair.
 pub struct Performance<'a> {
-    endpoint: &'a Endpoint,
-    launch: Launch,
+    application: Application<'a>,
     arena: Arc<Arena>,
     steps: DeviceAddress,
     count: usize,
-    pair: Pair,
-    /// The kernel has the endpoint's engine.
-    has_engine: bool,
 }
 
 impl Endpoint {
@@ -46,70 +41,46 @@ impl Endpoint {
     pub fn perform(
         &self,
         executor: &CpuExecutor,
-        mut pair: Pair,
+        pair: Pair,
         steps: &[Step],
         placement: Placement,
     ) -> Result<Performance<'_>, Error> {
         steps.iter().try_for_each(|step| self.allows(step))?;
-        let bytes = size_of_val(steps) + size_of::<ScriptParameters>() + 8192;
-        let arena = Arc::new(Arena::new(bytes, Location::PinnedHost)?);
-        let control = Control::allocate(&arena, 1)?;
-        let script = arena.place_all(steps)?.address;
-        let fused = self.fused();
-        let name = match fused {
+        let name = match self.fused() {
             None => "perform".to_owned(),
             Some(_) => format!("perform_{}", self.format),
         };
         let row = Kit::application(&name)?;
-        let parameters = ScriptParameters {
-            header: ScriptParameters::HEADER,
-            steering: Steering {
-                stop: control.stop_address(),
-                heartbeats: DeviceAddress::NULL,
-                turns: 0,
-            },
-            channel: pair.lend()?,
+        let mut script = DeviceAddress::NULL;
+        let bytes = size_of_val(steps);
+        let on = (executor, placement);
+        // SAFETY: the block is of the kernel's layout; its channel, its engine and its steps are
+        // there, and the words that it waits for lie in the endpoint's memory. The kernel saves.
+        let launched = unsafe {
+            self.launch(on, row, pair, bytes, |arena, lent| {
+                script = arena.place_all(steps)?.address;
+                Ok(ScriptParameters {
+                    header: ScriptParameters::HEADER,
+                    steering: Steering {
+                        stop: lent.stop,
+                        heartbeats: DeviceAddress::NULL,
+                        turns: 0,
+                    },
+                    channel: lent.channel,
+                    steps: script,
+                    engine: lent.engine,
+                    step_count: steps.len() as u32,
+                    reserved: 0,
+                })
+            })
+        };
+        let (application, arena) = launched?;
+        Ok(Performance {
+            application,
+            arena,
             steps: script,
-            engine: fused.map_or(DeviceAddress::NULL, |_| self.table.block),
-            step_count: steps.len() as u32,
-            reserved: 0,
-        };
-        let parameters = arena.place(parameters)?.address;
-        let mut arenas = self.arenas.clone();
-        arenas.push(Arc::clone(&arena));
-        let layout = ScriptParameters::LAYOUT;
-        // SAFETY: a block of this layout lies there; its channel, its engine and its steps lie in
-        // these arenas, and nobody else uses them before the kernel ended.
-        let parameters = unsafe { Parameters::new(parameters, layout, arenas) };
-        let parameters = parameters.control(control);
-        let has_engine = fused.is_some_and(|fused| fused.leave());
-        match executor.launch_on(row, Grid::ONE, parameters, placement) {
-            Ok(launch) => Ok(Performance {
-                endpoint: self,
-                launch,
-                arena,
-                steps: script,
-                count: steps.len(),
-                pair,
-                has_engine,
-            }),
-            Err(error) => {
-                pair.take_back();
-                self.take_back(has_engine)?;
-                Err(error.into())
-            }
-        }
-    }
-
-    /// Takes the engine back from a kernel that ended, if it had it.
-    fn take_back(&self, has_engine: bool) -> Result<(), Error> {
-        let (true, Some(fused)) = (has_engine, self.fused()) else {
-            return Ok(());
-        };
-        let (clock, block) = (&self.host.clock, self.table.block);
-        // SAFETY: as when it was first taken; the kernel that had it ended.
-        let taken = unsafe { fused.take_back(self.format, block, clock) };
-        taken.map_err(|cause| Error::Ended { cause })
+            count: steps.len(),
+        })
     }
 
     /// Whether the words that a step waits for are the endpoint's.
@@ -121,10 +92,8 @@ impl Endpoint {
         let first = DeviceAddress::new(step.local.address);
         let more = u64::from(step.times.saturating_sub(1));
         let length = more.saturating_mul(step.stride).saturating_add(8);
-        if !first.is_aligned(8)
-            || !step.stride.is_multiple_of(8)
-            || step.stride > u64::from(u32::MAX)
-        {
+        let is_row = step.stride.is_multiple_of(8) && step.stride <= u64::from(u32::MAX);
+        if !first.is_aligned(8) || !is_row {
             return Err(Error::OutOfReach {
                 address: first.value(),
                 length,
@@ -137,21 +106,20 @@ impl Endpoint {
 impl Performance<'_> {
     /// Whether the script is at its end, or failed.
     pub fn is_over(&self) -> bool {
-        let outcomes = (0..self.count).map(|place| self.outcome(place));
         let mut last = 0;
-        for outcome in outcomes {
-            last = outcome;
-            if outcome & FAILED != 0 {
+        for place in 0..self.count {
+            last = self.outcome(place);
+            if last & FAILED != 0 {
                 break;
             }
         }
-        last != 0 || self.count == 0 || self.launch.is_finished()
+        last != 0 || self.count == 0 || self.application.is_finished()
     }
 
     /// Asks the kernel to end: a wait that it is in ends with
     /// [`Cause::Aborted`](warpwire_ring::Cause::Aborted).
     pub fn stop(&self) {
-        self.launch.stop();
+        self.application.stop();
     }
 
     fn outcome(&self, place: usize) -> u32 {
@@ -167,34 +135,19 @@ impl Performance<'_> {
     /// # Errors
     /// [`Error::Deadline`] if the script takes longer than `longest`; [`Error::Ended`] if the
     /// kernel ended by a cause of its own.
-    pub fn finish(mut self, longest: Duration) -> Result<(Pair, Vec<Step>), Error> {
-        let started = Instant::now();
-        while !self.is_over() {
-            if started.elapsed() >= longest {
-                return Err(Error::Deadline {
-                    number: self.pair.number(),
-                    what: "the script did not end",
-                    waited: longest,
-                });
-            }
-            (self.endpoint.host.idle)();
-        }
-        self.launch.stop();
-        let report = self.launch.join(END)?;
+    pub fn finish(self, longest: Duration) -> Result<(Pair, Vec<Step>), Error> {
+        let application = &self.application;
+        application.wait_until(|| self.is_over(), longest)?;
+        let (pair, report) = self.application.finish()?;
         let steps = (0..self.count).map(|place| {
             let at = self.steps.offset((place * size_of::<Step>()) as u64);
             // SAFETY: a step of the arena; the kernel ended.
             unsafe { (at.value() as *const Step).read_volatile() }
         });
         let steps = steps.collect();
-        self.pair.take_back();
-        self.endpoint.take_back(self.has_engine)?;
         match report.cause() {
             Some(cause) => Err(Error::Ended { cause }),
-            None => Ok((self.pair, steps)),
+            None => Ok((pair, steps)),
         }
     }
 }
-
-/// How long a kernel may take to end that was asked to.
-const END: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use warpwire_core::messaging::{Elsewhere, SharedReceives as Queue};
+use warpwire_core::messaging::{Elsewhere, SharedBlock, SharedReceives as Queue};
 use warpwire_device::{Scalar, Wait};
 use warpwire_gpu::Arena;
 use warpwire_ring::mlx5::post::Gather;
@@ -36,6 +36,12 @@ impl SharedReceives {
             host,
             _tables: tables,
         }
+    }
+
+    /// The block of the queue, where nothing was posted: for a kernel that has it instead of the
+    /// host.
+    pub const fn block(&self) -> &SharedBlock {
+        &self.places.block
     }
 
     /// Receives that can be posted.
