@@ -1,6 +1,6 @@
 //! A kernel of one's own over the messaging API: lanes that post together and in part, more than
-//! fits, one lane by itself, tagged messages, shared receives; one lane wide and 32 lanes wide, with
-//! the engine in a kernel of its own and in this one.
+//! fits, one lane by itself, tagged messages, shared receives; one lane wide and 32 lanes wide,
+//! with the engine in a kernel of its own and in this one.
 #![expect(
     unsafe_code,
     reason = "kernels of the test get addresses and promise to know what is there"
