@@ -165,5 +165,5 @@ const DEPTH: u32 = 512;
 const LOG_QUEUE: u32 = 10;
 const WINDOW: u16 = 2048;
 /// Bytes of a slot: for the largest packets.
-const SLOT: u32 = 4352;
+const SLOT: u32 = 8192;
 const MEMORY: usize = 16 << 10;

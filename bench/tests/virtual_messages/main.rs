@@ -11,7 +11,7 @@ mod suite;
 use std::path::Path;
 use std::sync::Arc;
 
-use ends::{Mode, Plan};
+use ends::{LARGE, Mode, Plan};
 use suite::run_on;
 use warpwire_gpu::CpuExecutor;
 use warpwire_gpu::executor::Backend;
@@ -24,22 +24,29 @@ fn messages_pass_between_two_virtual_gpus() {
     let text = std::fs::read_to_string(path).expect("is committed");
     let module = Module::parse(&text).unwrap_or_else(|error| panic!("{error}"));
     let gpu = Arc::new(VirtualGpu::new(module));
-    let executor = CpuExecutor::builder()
-        .backend(Backend::Virtual { seed: 3 })
-        .program(gpu.clone());
-    let attributes = Attributes {
-        mtu: Mtu::M1024,
-        // Such warps are slow.
-        timeout: 19,
-        ..Attributes::default()
-    };
-    let sizes = [0, 1, 4, attributes.mtu.bytes() + 1];
-    let plan = Plan {
-        attributes,
-        ..Plan::new(Mode::Sliced)
-    };
-    run_on(&plan, executor, &sizes);
+    for (mtu, options) in [(Mtu::M1024, LARGE), (Mtu::M4096, SMALL)] {
+        let executor = CpuExecutor::builder()
+            .backend(Backend::Virtual { seed: 3 })
+            .program(gpu.clone());
+        let attributes = Attributes {
+            mtu,
+            // Such warps are slow.
+            timeout: 19,
+            ..Attributes::default()
+        };
+        let plan = Plan {
+            attributes,
+            options,
+            ..Plan::new(Mode::Sliced)
+        };
+        let bytes = mtu.bytes();
+        let sizes = [0, 1, 4, bytes - 1, bytes, bytes + 1, 4 * bytes + 5];
+        run_on(&plan, executor, &sizes);
+    }
     let counts = gpu.counts();
     let kernel = &counts["transport_mlx5"];
-    assert_eq!(kernel.warps, 2, "an engine at each end");
+    assert_eq!(kernel.warps, 4, "an engine at each end, twice");
 }
+
+/// Frames of the largest MTU arrive in several pieces.
+const SMALL: &str = "mtu=9000,slot=9280,segments=5";

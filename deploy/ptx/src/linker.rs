@@ -20,8 +20,8 @@ pub const LLVM_VARIABLE: &str = "WARPWIRE_PTX_LLVM";
 pub const FEATURES_VARIABLE: &str = "WARPWIRE_PTX_FEATURES";
 
 /// What happens between bitcode and PTX; part of the hash of the sources.
-pub const RECIPE: &str =
-    "llvm-link; internalize,globaldce,default<O3>,globaldce, no vectors for sm_100; llc -O3";
+pub const RECIPE: &str = "llvm-link; internalize,globaldce,default<O3>,globaldce, no vectors for \
+                          sm_100; llc -O3, copies up to 256 bytes unrolled";
 
 /// Before the recipe, this makes an argument that only says which one is meant.
 pub const RECIPE_WORD: &str = "--recipe=";
@@ -37,6 +37,10 @@ pub fn main() -> Option<Result<(), Error>> {
 /// LLVM 22 takes vectors of two words for legal on sm_100, makes them of what stands side by side,
 /// and then cannot reverse their bytes.
 const NO_VECTORS: &str = "--vectorize-slp=false";
+
+/// The back end makes loops over bytes of all copies above 64 bytes, however they are aligned: seven
+/// instructions a byte. Results of several words that functions hand back are copied so.
+const COPIES: &str = "--mem-intrinsic-expand-size=256";
 
 /// What rustc wants linked.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -126,7 +130,7 @@ impl Request {
 
         let mut command = Command::new(llvm.join("llc"));
         command.arg("-O3").arg(format!("-mcpu={}", self.processor));
-        command.arg(format!("-mattr={features}"));
+        command.arg(format!("-mattr={features}")).arg(COPIES);
         run(command.arg(&optimised).arg("-o").arg(&self.output))
     }
 }
