@@ -38,8 +38,8 @@ pub fn main() -> Option<Result<(), Error>> {
 /// and then cannot reverse their bytes.
 const NO_VECTORS: &str = "--vectorize-slp=false";
 
-/// The back end makes loops over bytes of all copies above 64 bytes, however they are aligned: seven
-/// instructions a byte. Results of several words that functions hand back are copied so.
+/// The back end makes loops over bytes of all copies above 64 bytes, however they are aligned:
+/// seven instructions a byte. Results of several words that functions hand back are copied so.
 const COPIES: &str = "--mem-intrinsic-expand-size=256";
 
 /// What rustc wants linked.
