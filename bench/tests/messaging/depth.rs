@@ -226,6 +226,7 @@ fn signals_come_after_their_data_whatever_the_link_does() {
             attributes: Attributes {
                 mtu: Mtu::M256,
                 timeout: 6,
+                selective: seed % 2 == 1,
                 ..Attributes::default()
             },
             link: Impairments {

@@ -75,11 +75,17 @@ fn warps_of_32_lanes_do_the_same() {
 
 #[test]
 fn losses_change_nothing_but_the_time() {
-    for mode in [Mode::Sliced, Mode::Fused] {
+    for (mode, selective) in [
+        (Mode::Sliced, false),
+        (Mode::Fused, false),
+        (Mode::Sliced, true),
+        (Mode::Fused, true),
+    ] {
         let plan = Plan {
             attributes: Attributes {
                 // Long enough for a machine that has other things to do.
                 timeout: 11,
+                selective,
                 ..Attributes::default()
             },
             link: Impairments {
