@@ -14,6 +14,7 @@ mod error;
 pub mod own;
 pub mod perftest;
 pub mod pingpong;
+mod settled;
 
 pub use conversation::{Channel, Conversation, Listener, Meanwhile};
 pub use error::Error;

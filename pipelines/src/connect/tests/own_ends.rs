@@ -232,3 +232,53 @@ fn they_keep_step_and_part() {
         "{error}"
     );
 }
+
+#[test]
+fn selective_repetition_is_agreed_on_by_both_or_not_at_all() {
+    use warpwire_protocols::rdma::Mtu;
+    let both = [Feature::Selective, Feature::Rate];
+    let cases = [
+        (&both[..], &both[..], Service::Rc, true),
+        (&both[..1], &both[..], Service::Rc, true),
+        (&both[..], &both[1..], Service::Rc, false),
+        (&both[..], &[], Service::Rc, false),
+        (&both[..], &both[..], Service::Uc, false),
+    ];
+    for (ours, others, service, want) in cases {
+        let client = Offer {
+            features: ours.to_vec(),
+            service,
+            ..offer()
+        };
+        let mut server = Offer {
+            features: others.to_vec(),
+            mtu: 1024,
+            reads: 3,
+            max_message: 1 << 23,
+            ..client.clone()
+        };
+        server.queue_pairs[0].qp = Qpn::new(0x22);
+        server.queue_pairs[0].psn = Psn::new(7);
+        let (mine, theirs) = negotiate(&client, &server);
+        let (mine, theirs) = (mine.unwrap(), theirs.unwrap());
+        let (one, from) = mine.attributes(0).unwrap();
+        let (other, to) = theirs.attributes(0).unwrap();
+        assert_eq!(
+            (one.selective, other.selective),
+            (want, want),
+            "{ours:?} {others:?}"
+        );
+        assert_eq!((from.send, from.receive), (to.receive, to.send));
+        assert_eq!(
+            (one.local_qp, one.remote_qp),
+            (other.remote_qp, other.local_qp)
+        );
+        assert_eq!((one.mtu, other.mtu), (Mtu::M1024, Mtu::M1024));
+        assert_eq!(
+            (one.reads, one.reads_served),
+            (other.reads_served, other.reads)
+        );
+        assert_eq!((one.reads, one.max_message), (4, 1 << 23));
+        assert_eq!(mine.attributes(1), None, "there is one");
+    }
+}
