@@ -8,6 +8,7 @@ mod failures;
 mod kernels;
 mod keys;
 mod operations;
+mod shared;
 mod strangers;
 mod suite;
 mod verbs;

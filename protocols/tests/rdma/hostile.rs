@@ -53,6 +53,10 @@ impl Packet {
         Self { psn, ..self }
     }
 
+    pub(crate) const fn set_psn(&mut self, psn: u32) {
+        self.psn = psn;
+    }
+
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let pad = self.payload.wrapping_neg() & 3;
         let first = u32::from(self.opcode.value()) << 24 | (pad as u32) << 20 | 0xffff;

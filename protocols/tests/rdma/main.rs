@@ -8,6 +8,7 @@ mod end;
 mod fabric;
 mod goodput;
 mod hostile;
+mod limits;
 mod replay;
 mod scripted;
 mod selective;
