@@ -44,7 +44,34 @@ struct Outcome {
     timeouts: u64,
 }
 
-fn transfer(seed: u64, link: Link, messages: usize, selective: bool) -> Outcome {
+/// What is transferred, a MiB at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Work {
+    Just(Operation),
+    /// Writes of so many bytes, each with a signal behind it.
+    Signalled(u32),
+}
+
+fn post(end: &mut End, work: Work) {
+    let request = |operation, length, offset: u32| Request {
+        operation,
+        length,
+        address: BASE + u64::from(offset),
+        key: KEY,
+        ..Request::default()
+    };
+    match work {
+        Work::Just(operation) => _ = end.post(request(operation, MESSAGE, 0), 0),
+        Work::Signalled(length) => {
+            for offset in (0..MESSAGE).step_by(length as usize) {
+                end.post(request(Operation::Write, length, offset), offset as usize);
+                end.post(request(Operation::Write, 8, 0), 0);
+            }
+        }
+    }
+}
+
+fn transfer(seed: u64, link: Link, work: Work, messages: usize, selective: bool) -> Outcome {
     let attributes = Attributes {
         mtu: link.mtu,
         timeout: link.timeout,
@@ -54,22 +81,18 @@ fn transfer(seed: u64, link: Link, messages: usize, selective: bool) -> Outcome 
     let mut dice = Dice::new(seed);
     let mut ends = pair(attributes, [dice.next() as u32, dice.next() as u32]);
     assert_eq!(BYTES, MESSAGE as usize);
-    for word in ends[0].around.memory.chunks_exact_mut(8) {
+    let from = usize::from(work == Work::Just(Operation::Read));
+    for word in ends[from].around.memory.chunks_exact_mut(8) {
         word.copy_from_slice(&dice.next().to_le_bytes());
     }
     for _ in 0..messages {
-        let write = Request {
-            operation: Operation::Write,
-            length: MESSAGE,
-            address: BASE,
-            key: KEY,
-            ..Request::default()
-        };
-        ends[0].post(write, 0);
+        post(&mut ends[0], work);
+        ends[1].receive(0, MESSAGE);
     }
+    let requests = ends[0].posted() as usize;
     let mut lanes = [Lane::default(), Lane::default()];
     let (mut now_ns, mut packets, mut timeouts) = (1, 0, 0);
-    while ends[0].sent.len() < messages {
+    while ends[0].sent.len() < requests {
         for (side, lane) in lanes.iter_mut().enumerate() {
             if lane.free_at_ns <= now_ns
                 && let Some(bytes) = ends[side].poll(now_ns)
@@ -119,6 +142,7 @@ fn next_event(lanes: &[Lane; 2], ends: &[End; 2], now_ns: u64) -> u64 {
 
 /// Rates and ways of data centres. 14 is the timeout of verbs' tools, 67 ms: who goes back meets it
 /// when a repetition is lost as well, for a gap is told once. With one of 4.2 ms less is to be won.
+/// What comes in its turn is repeated from the gap on in both ways, but found sooner.
 const LINKS: [Link; 4] = [
     Link {
         name: "100 Gbit/s, 8 us, MTU 4096, timeout 14",
@@ -136,7 +160,7 @@ const LINKS: [Link; 4] = [
         trip_ns: 8_000,
         loss: 100,
         timeout: 10,
-        ratio: 2.0,
+        ratio: 1.5,
     },
     Link {
         name: "25 Gbit/s, 12 us, MTU 1024, timeout 14",
@@ -154,20 +178,30 @@ const LINKS: [Link; 4] = [
         trip_ns: 12_000,
         loss: 100,
         timeout: 10,
-        ratio: 2.0,
+        ratio: 1.5,
     },
 ];
 
 #[test]
 fn selective_repetition_brings_five_times_as_much_at_one_percent_of_loss() {
-    for link in LINKS {
-        let messages = 32 * link.mtu.bytes() as usize / 1024;
-        let back = transfer(1, link, messages, false);
-        let selective = transfer(1, link, messages, true);
+    let works = [
+        Work::Just(Operation::Write),
+        Work::Just(Operation::WriteImmediate),
+        Work::Signalled(64 << 10),
+        Work::Just(Operation::Send),
+        Work::Just(Operation::Read),
+    ];
+    for (link, work) in LINKS
+        .into_iter()
+        .flat_map(|link| works.map(|work| (link, work)))
+    {
+        let messages = 24 * link.mtu.bytes() as usize / 1024;
+        let back = transfer(1, link, work, messages, false);
+        let selective = transfer(1, link, work, messages, true);
         let ratio = selective.goodput / back.goodput;
-        println!(
-            "{}: going back {:.2} Gbit/s ({} packets, {} timers), selective {:.2} Gbit/s \
-             ({} packets, {} timers): {ratio:.1} times",
+        let told = format!(
+            "{}, {work:?}: going back {:.2} Gbit/s ({} packets, {} timers), selective {:.2} \
+             Gbit/s ({} packets, {} timers): {ratio:.1} times",
             link.name,
             back.goodput,
             back.packets,
@@ -176,7 +210,8 @@ fn selective_repetition_brings_five_times_as_much_at_one_percent_of_loss() {
             selective.packets,
             selective.timeouts,
         );
-        assert!(ratio >= link.ratio, "{}: {ratio:.1} times", link.name);
+        println!("{told}");
+        assert!(ratio >= link.ratio, "{told}");
     }
 }
 
@@ -185,7 +220,7 @@ fn without_losses_both_bring_what_the_link_has() {
     for link in LINKS {
         let fine = Link { loss: 0, ..link };
         for selective in [false, true] {
-            let outcome = transfer(1, fine, 4, selective);
+            let outcome = transfer(1, fine, Work::Just(Operation::Write), 4, selective);
             let packets = u64::from(4 * MESSAGE / link.mtu.bytes());
             assert_eq!(
                 (outcome.packets, outcome.timeouts),
