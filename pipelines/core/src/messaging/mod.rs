@@ -24,6 +24,9 @@
 //!   and signals on the other then.
 //! - *Reads*: a get that was posted before a signal may read what was there before or after it; a
 //!   get that was posted behind [`Channel::fence`] reads after all before the fence is done.
+//! - *Puts to the same bytes*: the one that was posted last stays; but where both ends retransmit
+//!   selectively, an earlier one that was lost on its way may be placed after it. Who overwrites
+//!   what a put on its way writes waits until that is complete: no signal between them will do.
 //! - *Set and add together*: each is single; a word that one peer sets and another adds to holds
 //!   what the last of them made of it. Words that are waited for by epoch are added to, or set by
 //!   one peer in ascending order.
