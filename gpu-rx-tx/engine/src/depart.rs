@@ -10,7 +10,7 @@ use warpwire_ring::Cause;
 
 use crate::engine::area;
 use crate::payload::Payload;
-use crate::sum::sum;
+use crate::sum::copy_and_sum;
 use crate::tables::Path;
 
 /// Bytes of a frame.
@@ -102,9 +102,7 @@ impl Departure {
             let from = area.piece(0, bytes.length);
             let pieces = from.zip(slot.part(at, bytes.length));
             let (from, to) = pieces.ok_or(Cause::LocalQpOperation)?;
-            copy(&from, &to);
-            // Summed as it stands in the slot: the source may change meanwhile.
-            self.crc = sum::<E>(self.crc, &to);
+            self.crc = copy_and_sum::<E>(self.crc, &from, &to);
             at += to.length();
             self.payload -= to.length();
         }
@@ -134,11 +132,6 @@ impl Departure {
         self.tail = u64::from(field) << 32 >> (pad * 8);
         self.has_tail = true;
     }
-}
-
-#[inline(never)]
-fn copy(from: &Piece<'_>, to: &Piece<'_>) {
-    from.copy_to(to);
 }
 
 /// Writes the Ethernet header. Returns where the IP header begins. A slot without room is told by

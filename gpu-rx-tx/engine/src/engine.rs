@@ -71,6 +71,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
                 counts: Counts::new(counters),
                 turn: 0,
                 taken: 0,
+                now_ns: 0,
             },
             sums: PhantomData,
         })
@@ -87,7 +88,11 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
     /// # Errors
     /// Why a ring can no longer be used.
     pub fn step<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
+        self.pairs.now_ns = simt.now_ns();
         let received = self.receive(simt)?;
+        if received {
+            self.pairs.now_ns = simt.now_ns();
+        }
         let most_bytes = self.capacity.get() * self.most_parts.get();
         let looked = self.pairs.look_after(simt, most_bytes);
         let sent = self.transmit(simt)?;

@@ -103,7 +103,7 @@ impl Pairs<'_> {
         while count < most && *quiet < self.block.pair_count {
             let mut job = None;
             if simt.is_leader() {
-                job = self.ask(simt, self.turn);
+                job = self.ask(self.turn);
             }
             let there = job.is_some();
             if simt.any(there) {
@@ -133,7 +133,7 @@ impl Pairs<'_> {
 
     /// The leader's part: the next packet of a queue pair.
     #[inline(never)]
-    fn ask<S: Simt>(&self, simt: &S, place: u32) -> Option<Job> {
+    fn ask(&self, place: u32) -> Option<Job> {
         // SAFETY: the leader, which holds no other.
         let block = unsafe { self.pair(place) };
         if block.number == 0 || !block.pair.state().receives() {
@@ -141,7 +141,7 @@ impl Pairs<'_> {
         }
         // SAFETY: live by the engine's promise.
         block.head = unsafe { block.send.head(block.head) };
-        let now_ns = simt.now_ns();
+        let now_ns = self.now_ns;
         let (pair, mut around) = Around::of(block, self.regions());
         let packet = pair.poll(now_ns, &self.block.tuning, &mut around);
         let attributes = *pair.attributes();

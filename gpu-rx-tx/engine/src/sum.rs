@@ -29,34 +29,75 @@ fn by_words(crc: Crc32, piece: &Piece<'_>) -> Crc32 {
 
 #[inline(always)]
 fn by_chunks<E: Sum>(crc: Crc32, piece: &Piece<'_>) -> Crc32 {
+    match piece.length() as usize {
+        0..=SHORT => chunks::<E, SHORT>(crc, piece, None),
+        _ => chunks::<E, LONG>(crc, piece, None),
+    }
+}
+
+/// Copies a piece to another one, of the same length, and sums what it copied: the source may
+/// change meanwhile.
+#[inline(never)]
+pub(crate) fn copy_and_sum<E: Sum>(crc: Crc32, from: &Piece<'_>, to: &Piece<'_>) -> Crc32 {
+    if E::BY_WORDS {
+        from.copy_to(to);
+        return by_words(crc, to);
+    }
+    match from.length() as usize {
+        0..=SHORT => chunks::<E, SHORT>(crc, from, Some(to)),
+        _ => chunks::<E, LONG>(crc, from, Some(to)),
+    }
+}
+
+/// Sums a piece by copies of `BYTES`, and copies those on.
+#[inline(always)]
+fn chunks<E: Sum, const BYTES: usize>(
+    crc: Crc32,
+    piece: &Piece<'_>,
+    to: Option<&Piece<'_>>,
+) -> Crc32 {
     let (mut crc, mut done) = (crc, 0);
-    let mut chunk = [0; CHUNK];
+    let mut chunk = [0; BYTES];
     while done < piece.length() {
         let count = piece.copy_out(done, &mut chunk);
         if count == 0 {
             break;
         }
-        crc = E::update(crc, chunk.get(..count).unwrap_or(&[]));
+        let bytes = chunk.get(..count).unwrap_or(&[]);
+        if let Some(to) = to {
+            to.copy_in(done, bytes);
+        }
+        crc = E::update(crc, bytes);
         done += count as u32;
     }
     crc
 }
 
-/// Bytes that are summed at once.
-const CHUNK: usize = 256;
+/// Bytes that are summed at once, of short pieces: clearing more would take longer than summing.
+const SHORT: usize = 64;
+/// Of others.
+const LONG: usize = 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::engine::area;
-    use warpwire_protocols::checksum::Arithmetic;
     use warpwire_ring::DeviceAddress;
     use warpwire_ring::mlx5::serve::Bytes;
 
+    /// Bytes by the arithmetic, as a host that has no words.
+    struct Chunked;
+
+    impl Sum for Chunked {
+        fn update(crc: Crc32, bytes: &[u8]) -> Crc32 {
+            crc.update(bytes)
+        }
+    }
+
     #[test]
     fn words_and_chunks_are_the_bytes() {
-        let bytes: std::vec::Vec<u8> = (0..700u32).map(|i| ((i * i) >> 3) as u8).collect();
-        for (from, length) in (0..8).zip([0, 1, 3, 4, 5, 64, 257, 600]) {
+        let bytes: std::vec::Vec<u8> = (0..3000u32).map(|i| ((i * i) >> 3) as u8).collect();
+        for (from, length) in (0..8).zip([0, 1, 3, 64, 65, 257, 1025, 2600]) {
             for skip in 0..4 {
                 let part = &bytes[from + skip..][..length];
                 let at = Bytes {
@@ -69,8 +110,18 @@ mod tests {
                 let piece = area.piece(0, length as u32).expect("inside");
                 let want = Crc32::new().update(part);
                 assert_eq!(by_words(Crc32::new(), &piece), want, "{from} {length}");
-                let found = by_chunks::<Arithmetic>(Crc32::new(), &piece);
+                let found = by_chunks::<Chunked>(Crc32::new(), &piece);
                 assert_eq!(found, want, "{from} {length}");
+                let mut copied = std::vec![0u8; length.max(1)];
+                let to = Bytes {
+                    address: DeviceAddress::new(copied.as_mut_ptr() as u64),
+                    ..at
+                };
+                let to = crate::engine::area(&to);
+                let to = to.piece(0, length as u32).expect("inside");
+                let found = copy_and_sum::<Chunked>(Crc32::new(), &piece, &to);
+                assert_eq!(found, want, "{from} {length}");
+                assert_eq!(&copied[..length], part, "{from} {length}");
             }
         }
     }
