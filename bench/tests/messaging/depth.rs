@@ -219,12 +219,14 @@ fn signals_come_after_their_data_whatever_the_link_does() {
     use warpwire_protocols::rdma::{Attributes, Mtu};
     const BLOCKS: u64 = 24;
     const BLOCK: u64 = 6000;
+    // By turns going back to what was lost, and repeating it alone.
     for seed in 0..12 {
         let plan = Plan {
             time: Time::Virtual { seed },
             seed,
             attributes: Attributes {
                 mtu: Mtu::M256,
+                selective: seed % 2 == 1,
                 timeout: 6,
                 selective: seed % 2 == 1,
                 ..Attributes::default()

@@ -22,11 +22,13 @@
 //! - *Across queue pairs*: nothing. Who needs an order between two of them waits until the puts on
 //!   one are complete ([`Channel::wait`], [`Channel::quiet`]: placed at the peer, not merely sent),
 //!   and signals on the other then.
-//! - *Reads*: a get that was posted before a signal may read what was there before or after it; a
-//!   get that was posted behind [`Channel::fence`] reads after all before the fence is done.
+//! - *Gets*: one that is posted behind puts on the same queue pair reads what they put, or what
+//!   came after. Its own bytes arrive later: what is posted behind it and sends them on, or signals
+//!   that they were read, is posted behind [`Channel::fence`].
 //! - *Puts to the same bytes*: the one that was posted last stays; but where both ends retransmit
-//!   selectively, an earlier one that was lost on its way may be placed after it. Who overwrites
-//!   what a put on its way writes waits until that is complete: no signal between them will do.
+//!   selectively, an earlier one of more than eight bytes that was lost on its way may be placed
+//!   after it. Who overwrites what a put on its way writes waits until that is complete: no signal
+//!   between them will do.
 //! - *Set and add together*: each is single; a word that one peer sets and another adds to holds
 //!   what the last of them made of it. Words that are waited for by epoch are added to, or set by
 //!   one peer in ascending order.
@@ -51,6 +53,9 @@ mod shared;
 mod signal;
 mod tag;
 mod verbs;
+
+#[cfg(test)]
+mod tests;
 
 pub use arrival::Arrival;
 pub use block::{ChannelBlock, CompletionRing, Cursor, SharedBlock};
