@@ -82,7 +82,8 @@ impl<M: Party> Kernel for Warps<M> {
             OVER,
             1 + outcome.err().map_or(0, |cause| cause as u64),
         );
-        while M::SERVES && stop.load() == 0 {
+        // The lanes agree on when to end.
+        while M::SERVES && !simt.any(stop.load() != 0) {
             if !progress.progress(simt)? {
                 simt.pause();
             }
