@@ -226,7 +226,6 @@ fn signals_come_after_their_data_whatever_the_link_does() {
             seed,
             attributes: Attributes {
                 mtu: Mtu::M256,
-                selective: seed % 2 == 1,
                 timeout: 6,
                 selective: seed % 2 == 1,
                 ..Attributes::default()
