@@ -1,6 +1,7 @@
 //! `warpwire-bench`: comparisons and counts that take a while.
 
 mod kernel_table;
+mod soft_roce;
 mod virtual_gpu;
 
 use std::process::ExitCode;
@@ -18,11 +19,13 @@ struct Arguments {
 enum Task {
     /// Compare every kernel of the PTX on a virtual GPU with the CPU; exit 1 on a difference.
     Virtual(virtual_gpu::Options),
+    SoftRoce(soft_roce::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Virtual(options) => virtual_gpu::main(&options),
+        Task::SoftRoce(options) => soft_roce::main(&options),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
