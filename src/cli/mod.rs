@@ -9,6 +9,7 @@ mod demonstration;
 mod gpus;
 mod interfaces;
 mod kernel;
+mod meet;
 mod perftest;
 mod pingpong;
 mod rping;

@@ -1,14 +1,17 @@
 //! `warpwire pingpong`: messages back and forth, as `ibv_rc_pingpong` and its siblings do, with any
 //! of them at the other end.
 
-use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use warpwire_pipelines::connect::perftest::Role;
+use warpwire_pipelines::connect::pingpong::{self, Destination};
+use warpwire_pipelines::connect::{self, Conversation};
 use warpwire_pipelines::messaging::{
-    Completed, Device, DeviceConfig, EndpointConfig, Pair, PairConfig, Work,
+    self, Completed, Device, DeviceConfig, EndpointConfig, Pair, PairConfig, Work,
 };
-use warpwire_protocols::rdma::{Attributes, Mtu, Service, Start};
+use warpwire_protocols::rdma::{Attributes, Mtu, Start};
+use warpwire_protocols::wire::Gid;
 use warpwire_protocols::wire::aeth::RnrTimer;
 use warpwire_protocols::wire::bth::{Psn, Qpn};
 use warpwire_ring::Cause;
@@ -16,7 +19,8 @@ use warpwire_ring::mlx5::layout::{DATAGRAM_EXTENDED, DatagramSegment, Opcode};
 use warpwire_ring::mlx5::post::{Gather, Order, Payload};
 
 use super::Failure;
-use super::perftest::{LONGEST_MESSAGE, LONGEST_PATIENCE};
+use super::meet::meet;
+use super::perftest::{Connection, LONGEST_MESSAGE, LONGEST_PATIENCE};
 
 /// Send messages back and forth with ibv_rc_pingpong, ibv_uc_pingpong or ibv_ud_pingpong
 #[derive(clap::Args)]
@@ -29,6 +33,9 @@ pub(super) struct Arguments {
     /// The NIC, such as xdp:eth0; without it, AF_XDP on the interface that leads to the peer
     #[arg(short = 'd', long = "nic", value_name = "NIC")]
     nic: Option<String>,
+    /// The own address that messages go from; that which leads to the peer if absent
+    #[arg(short, long, value_name = "ADDRESS")]
+    gid: Option<IpAddr>,
     /// Bytes of a message; 1024 for datagrams if absent
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=LONGEST_MESSAGE))]
     size: Option<u32>,
@@ -48,7 +55,7 @@ pub(super) struct Arguments {
     )]
     depth: u32,
     /// The service
-    #[arg(long, value_enum, default_value_t = Connection::Rc)]
+    #[arg(long, value_enum, default_value_t = Connection::Rc, ignore_case = true)]
     connection: Connection,
     /// Compare the bytes of the last message
     #[arg(short = 'c', long = "chk")]
@@ -61,71 +68,6 @@ pub(super) struct Arguments {
     patience: u64,
 }
 
-/// A service.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq)]
-enum Connection {
-    /// Reliable connection
-    Rc,
-    /// Unreliable connection
-    Uc,
-    /// Unreliable datagrams
-    Ud,
-}
-
-/// What the ends tell each other: LID, queue pair, sequence number, GID.
-struct Words {
-    qpn: u32,
-    psn: u32,
-    gid: [u8; 16],
-}
-
-impl Words {
-    fn write(&self, stream: &mut TcpStream) -> Result<(), Failure> {
-        let gid: String = self.gid.iter().map(|byte| format!("{byte:02x}")).collect();
-        // At one piece: the peer reads once.
-        let words = format!("0000:{:06x}:{:06x}:{gid}\0", self.qpn, self.psn);
-        stream
-            .write_all(words.as_bytes())
-            .map_err(|error| lost(&error))
-    }
-
-    fn read(stream: &mut TcpStream) -> Result<Self, Failure> {
-        let mut bytes = [0; 52];
-        stream
-            .read_exact(&mut bytes)
-            .map_err(|error| lost(&error))?;
-        let text = String::from_utf8_lossy(&bytes);
-        let mut fields = text.trim_end_matches('\0').split(':').skip(1);
-        let mut number = |field: &str| {
-            let word = fields.next().unwrap_or("");
-            u32::from_str_radix(word, 16).map_err(|_| wrong(field, word))
-        };
-        let (qpn, psn) = (number("QPN")?, number("PSN")?);
-        let word = fields.next().unwrap_or("");
-        let mut gid = [0; 16];
-        for (place, byte) in gid.iter_mut().enumerate() {
-            let two = word.get(place * 2..place * 2 + 2).unwrap_or("");
-            *byte = u8::from_str_radix(two, 16).map_err(|_| wrong("GID", word))?;
-        }
-        Ok(Self { qpn, psn, gid })
-    }
-}
-
-/// What went wrong between the two ends' exchanges.
-fn lost(error: &std::io::Error) -> Failure {
-    use std::io::ErrorKind;
-    Failure::Bench(match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            "the exchange: the peer said nothing within --patience; is it ibv_rc_pingpong?"
-                .to_owned()
-        }
-        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-            "the exchange: the peer has closed the connection; its own output says why".to_owned()
-        }
-        _ => format!("the exchange: {error}"),
-    })
-}
-
 fn ended(what: &str, cause: Cause) -> Failure {
     Failure::Bench(format!(
         "a {what} failed: {cause}; does the peer still run, with the same --size, --mtu and \
@@ -133,22 +75,18 @@ fn ended(what: &str, cause: Cause) -> Failure {
     ))
 }
 
-fn wrong(field: &str, word: &str) -> Failure {
-    Failure::Bench(format!(
-        "the peer's {field} `{word}` is no number; is it ibv_rc_pingpong?"
-    ))
+/// The exchange broke: the peer may be another program, or one that gave up.
+fn broken(error: connect::Error) -> Failure {
+    match error {
+        connect::Error::Field { .. } | connect::Error::Broken { .. } => Failure::Bench(format!(
+            "{error}; is it ibv_rc_pingpong or its like? Its own output says more"
+        )),
+        error => error.into(),
+    }
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let patience = Duration::from_secs(arguments.patience);
-    let (mut stream, is_client) = match &arguments.host {
-        Some(host) => (connect(host, arguments.port, patience)?, true),
-        None => (accept(arguments.port)?, false),
-    };
-    stream
-        .set_read_timeout(Some(patience))
-        .and_then(|()| stream.set_write_timeout(Some(patience)))
-        .map_err(|error| lost(&error))?;
     let mtu = Mtu::ALL
         .into_iter()
         .find(|mtu| mtu.bytes() == arguments.mtu);
@@ -158,15 +96,52 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Connection::Ud => mtu.bytes().min(1024),
         _ => 4096,
     });
-    let device = Device::open(
-        stream
-            .peer_addr()
-            .map_err(|error| lost(&error))?
-            .ip()
-            .to_canonical(),
-        &DeviceConfig {
-            fused: false,
-            nic: arguments.nic.clone(),
+    if arguments.connection == Connection::Ud && size > mtu.bytes() {
+        return Err(Failure::Bench(format!(
+            "--size {size}: a datagram has at most --mtu bytes, {}",
+            mtu.bytes()
+        )));
+    }
+    messaging::check(arguments.nic.as_deref())?;
+    let (mut conversation, role) = meet(arguments.host.as_deref(), arguments.port, patience)?;
+    let config = arguments.config(size);
+    let device = match arguments.gid {
+        Some(own) => Device::at(Some(own), &config)?,
+        None => Device::open(conversation.peer_address(), &config)?,
+    };
+    let most = device.mtu().map_or(0, Mtu::bytes);
+    if mtu.bytes() > most {
+        return Err(Failure::Bench(format!(
+            "--mtu {}: the link of {} has room for {most}",
+            mtu.bytes(),
+            device.address()
+        )));
+    }
+    let mut run = Run::new(&device, arguments, size)?;
+    let own = Destination {
+        lid: 0,
+        qp: Qpn::new(run.pair.number()),
+        psn: Psn::new(chance() as u32),
+        gid: Gid(device.gid()),
+    };
+    println!("  local address:  {own}");
+    let peer = run
+        .exchange(&mut conversation, role, &own, mtu)?
+        .ok_or_else(|| Failure::Bench("the peer has no queue pair".to_owned()))?;
+    println!("  remote address: {peer}");
+    run.play(role == Role::Client)
+}
+
+/// A number that nobody can guess.
+fn chance() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+impl Arguments {
+    fn config(&self, size: u32) -> DeviceConfig {
+        DeviceConfig {
+            nic: self.nic.clone(),
             bytes: size as usize + 4096,
             endpoint: EndpointConfig {
                 pairs: 1,
@@ -175,77 +150,28 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 first_number: 0x0200,
                 ..EndpointConfig::default()
             },
-            patience,
-            chance: u64::from(std::process::id()),
-        },
-    )?;
-    let mut run = Run::new(&device, arguments, size)?;
-    let psn =
-        (Instant::now().elapsed().subsec_nanos() ^ std::process::id().rotate_left(9)) & 0xff_ffff;
-    let own = Words {
-        qpn: run.pair.number(),
-        psn,
-        gid: device.gid(),
-    };
-    tell("local", &own);
-    let peer = if is_client {
-        own.write(&mut stream)?;
-        let peer = Words::read(&mut stream)?;
-        run.become_ready(&device, &own, &peer, mtu)?;
-        stream.write_all(b"done\0").map_err(|error| lost(&error))?;
-        peer
-    } else {
-        let peer = Words::read(&mut stream)?;
-        run.become_ready(&device, &own, &peer, mtu)?;
-        own.write(&mut stream)?;
-        let mut done = [0; 5];
-        stream.read_exact(&mut done).map_err(|error| lost(&error))?;
-        peer
-    };
-    tell("remote", &peer);
-    run.play(&device, &peer, is_client)?;
-    Ok(())
-}
-
-fn tell(which: &str, words: &Words) {
-    let gid = std::net::Ipv6Addr::from(words.gid);
-    let (qpn, psn) = (words.qpn, words.psn);
-    println!("  {which} address:  LID 0x0000, QPN 0x{qpn:06x}, PSN 0x{psn:06x}, GID {gid}");
-}
-
-fn connect(host: &str, port: u16, patience: Duration) -> Result<TcpStream, Failure> {
-    let unreached = |error: std::io::Error| {
-        Failure::Bench(format!(
-            "{host}:{port}: {error}; start the server there first, with the same --port"
-        ))
-    };
-    let mut addresses = (host, port).to_socket_addrs().map_err(unreached)?;
-    let address: SocketAddr = addresses
-        .next()
-        .ok_or_else(|| Failure::Bench(format!("{host}: has no address")))?;
-    TcpStream::connect_timeout(&address, patience).map_err(unreached)
-}
-
-fn accept(port: u16) -> Result<TcpStream, Failure> {
-    let any: IpAddr = std::net::Ipv6Addr::UNSPECIFIED.into();
-    TcpListener::bind((any, port))
-        .and_then(|listener| listener.accept())
-        .map(|(stream, _)| stream)
-        .map_err(|error| Failure::Bench(format!("--port {port}: {error}; choose another port")))
+            patience: Duration::from_secs(self.patience),
+            chance: chance(),
+            fused: false,
+        }
+    }
 }
 
 struct Run<'a> {
     arguments: &'a Arguments,
+    device: &'a Device,
     pair: Pair,
     size: u32,
     posted: u32,
+    /// What every message says besides its bytes.
+    order: Order,
 }
 
 const GRH: u64 = 40;
 const KEY: u32 = 0x1111_1111;
 
 impl<'a> Run<'a> {
-    fn new(device: &Device, arguments: &'a Arguments, size: u32) -> Result<Self, Failure> {
+    fn new(device: &'a Device, arguments: &'a Arguments, size: u32) -> Result<Self, Failure> {
         let pair = device.endpoint().pair(PairConfig::default())?;
         // The server's first bytes; each page of a message begins with 0.
         let mut bytes = vec![0x7b; size as usize];
@@ -253,10 +179,37 @@ impl<'a> Run<'a> {
         device.write(GRH, &bytes)?;
         Ok(Self {
             arguments,
+            device,
             pair,
             size,
             posted: 0,
+            order: Order::new(Opcode::SEND),
         })
+    }
+
+    /// Both tell each other where they are, and make their queue pairs ready.
+    fn exchange(
+        &mut self,
+        conversation: &mut Conversation,
+        role: Role,
+        own: &Destination,
+        mtu: Mtu,
+    ) -> Result<Option<Destination>, Failure> {
+        let own_words = std::slice::from_ref(own);
+        let theirs = match role {
+            Role::Client => pingpong::ask(conversation, own_words),
+            Role::Server => pingpong::hear(conversation, own_words.len()),
+        };
+        let peer = theirs.map_err(broken)?.first().copied();
+        if let Some(peer) = &peer {
+            self.become_ready(own, peer, mtu)?;
+        }
+        let said = match role {
+            Role::Client => pingpong::ready(conversation),
+            Role::Server => pingpong::answer(conversation, own_words),
+        };
+        said.map_err(broken)?;
+        Ok(peer)
     }
 
     fn header(&self) -> u64 {
@@ -268,39 +221,51 @@ impl<'a> Run<'a> {
 
     fn become_ready(
         &mut self,
-        device: &Device,
-        own: &Words,
-        peer: &Words,
+        own: &Destination,
+        peer: &Destination,
         mtu: Mtu,
     ) -> Result<(), Failure> {
         let attributes = Attributes {
-            service: match self.arguments.connection {
-                Connection::Rc => Service::Rc,
-                Connection::Uc => Service::Uc,
-                Connection::Ud => Service::Ud,
-            },
+            service: self.arguments.connection.service(),
             mtu,
             timeout: 14,
             retries: 7,
             rnr_retries: 7,
             rnr_timer: RnrTimer::new(12).unwrap_or(RnrTimer::SHORTEST),
             reads: 1,
-            remote_qp: Qpn::new(peer.qpn),
+            remote_qp: peer.qp,
             qkey: KEY,
             ..Attributes::default()
         };
         let start = Start {
-            send: Psn::new(own.psn),
-            receive: Psn::new(peer.psn),
+            send: own.psn,
+            receive: peer.psn,
         };
-        let path = device.path(&peer.gid, own.qpn, peer.qpn, 0)?;
+        let (number, other) = (own.qp.value(), peer.qp.value());
+        let path = self.device.path(&peer.gid.0, number, other, 0)?;
         self.pair.connect(attributes, start, path)?;
-        self.fill(device)
+        if self.arguments.connection == Connection::Ud {
+            self.order.datagram = Some(DatagramSegment {
+                qkey: KEY.into(),
+                reserved: 0.into(),
+                dqp_dct: (other | DATAGRAM_EXTENDED).into(),
+                stat_rate_sl: 0,
+                fl_mlid: 0,
+                rlid: path.source_port.into(),
+                reserved0: [0; 4],
+                rmac: path.next_hop,
+                tclass: 0,
+                hop_limit: path.hop_limit,
+                grh_gid_fl: 0.into(),
+                rgid: peer.gid.0,
+            });
+        }
+        self.fill()
     }
 
     /// Posts receives up to the depth.
-    fn fill(&mut self, device: &Device) -> Result<(), Failure> {
-        let region = device.region();
+    fn fill(&mut self) -> Result<(), Failure> {
+        let region = self.device.region();
         let piece = Gather {
             address: region.address + GRH - self.header(),
             length: self.size + self.header() as u32,
@@ -313,43 +278,25 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn send(&mut self, device: &Device, peer: &Words) -> Result<(), Failure> {
-        let region = device.region();
+    fn send(&mut self) -> Result<(), Failure> {
+        let region = self.device.region();
         let piece = [Gather {
             address: region.address + GRH,
             length: self.size,
             key: region.key,
         }];
-        let mut order = Order::new(Opcode::SEND);
-        if self.arguments.connection == Connection::Ud {
-            let path = device.path(&peer.gid, self.pair.number(), peer.qpn, 0)?;
-            order.datagram = Some(DatagramSegment {
-                qkey: KEY.into(),
-                reserved: 0.into(),
-                dqp_dct: (peer.qpn | DATAGRAM_EXTENDED).into(),
-                stat_rate_sl: 0,
-                fl_mlid: 0,
-                rlid: path.source_port.into(),
-                reserved0: [0; 4],
-                rmac: path.next_hop,
-                tclass: 0,
-                hop_limit: path.hop_limit,
-                grh_gid_fl: 0.into(),
-                rgid: peer.gid,
-            });
-        }
-        let payload = Payload::Pieces(&piece);
+        let (order, payload) = (self.order, Payload::Pieces(&piece));
         self.pair.post(&[Work { order, payload }])?;
         Ok(())
     }
 
-    fn play(&mut self, device: &Device, peer: &Words, is_client: bool) -> Result<(), Failure> {
+    fn play(&mut self, is_client: bool) -> Result<(), Failure> {
         let iterations = self.arguments.iterations;
         let patience = Duration::from_secs(self.arguments.patience);
         let (mut sent, mut received, mut completed) = (0, 0, 0);
         let started = Instant::now();
         if is_client {
-            self.send(device, peer)?;
+            self.send()?;
             sent += 1;
         }
         while received < iterations || completed < iterations {
@@ -359,7 +306,7 @@ impl<'a> Run<'a> {
                     received += 1;
                     self.posted -= 1;
                     if self.posted <= 1 {
-                        self.fill(device)?;
+                        self.fill()?;
                     }
                 }
                 Completed::SendFailed { cause, .. } => return Err(ended("send", cause)),
@@ -377,14 +324,14 @@ impl<'a> Run<'a> {
                 answers + u32::from(received > 0)
             };
             if sent < iterations && completed == sent && sent < may + u32::from(is_client) {
-                self.send(device, peer)?;
+                self.send()?;
                 sent += 1;
             }
         }
-        self.tell(device, started.elapsed())
+        self.tell(started.elapsed())
     }
 
-    fn tell(&self, device: &Device, elapsed: Duration) -> Result<(), Failure> {
+    fn tell(&self, elapsed: Duration) -> Result<(), Failure> {
         let iterations = f64::from(self.arguments.iterations);
         let bytes = f64::from(self.size) * iterations * 2.0;
         let seconds = elapsed.as_secs_f64();
@@ -399,7 +346,7 @@ impl<'a> Run<'a> {
         );
         if self.arguments.check {
             let mut bytes = vec![0; self.size as usize];
-            device.read(GRH, &mut bytes)?;
+            self.device.read(GRH, &mut bytes)?;
             let first = bytes.iter().step_by(4096).position(|byte| *byte != 0);
             if let Some(page) = first {
                 return Err(Failure::Bench(format!("invalid data in page {page}")));

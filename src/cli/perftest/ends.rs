@@ -1,11 +1,13 @@
 //! How the two ends find each other: by TCP, or by RDMA-CM.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use warpwire_pipelines::connect::cm::{Connection, Listener, Manager, Messages, Offer};
 use warpwire_pipelines::connect::perftest::{Destination, Session};
-use warpwire_pipelines::connect::{self, Conversation};
+use warpwire_pipelines::connect::{self, Error};
 use warpwire_pipelines::messaging::{
     Device, DeviceConfig, EndpointConfig, Pair, PairConfig, connect_all,
 };
@@ -13,13 +15,16 @@ use warpwire_protocols::rdma::{Attributes, Mtu, Service, Start};
 use warpwire_protocols::wire::bth::Psn;
 
 use super::{Bench, Failure, Json, Plan, READS, chance, part};
+use crate::cli::meet::meet;
+use crate::cli::signals;
 
 impl Plan<'_> {
     /// The tools' exchange by TCP.
     pub(super) fn over_tcp(&self, json: Json) -> Result<(), Failure> {
         let patience = self.options.patience();
-        let mut conversation = self.meet()?;
-        let device = Device::open(conversation.peer_address(), &self.config())?;
+        let host = self.options.host.as_deref();
+        let (mut conversation, _) = meet(host, self.options.port, patience)?;
+        let device = self.device(conversation.peer_address())?;
         if self.options.fused {
             // The peer may need the engine while this end waits for its words.
             conversation.meanwhile(device.endpoint().idle());
@@ -41,7 +46,7 @@ impl Plan<'_> {
         let server = self.options.host.as_deref();
         let server = server.map(|host| self.resolve(host)).transpose()?;
         let device = match server {
-            Some(server) => Device::open(server.ip(), &self.config())?,
+            Some(server) => self.device(server.ip())?,
             None => Device::at(self.options.own_address, &self.config())?,
         };
         let manager = Manager::start(&device)?;
@@ -51,7 +56,8 @@ impl Plan<'_> {
             None => {
                 let (address, listener) = (device.address(), manager.listen(port)?);
                 eprintln!("waiting for a client at {address}, port {port} of RDMA-CM");
-                Ends::Server { listener }
+                let stop = signals::heed()?;
+                Ends::Server { listener, stop }
             }
         };
         let mut bench = Bench::new(self, &device)?;
@@ -109,17 +115,13 @@ impl Plan<'_> {
         }
     }
 
-    /// Dials the server, or waits for a client.
-    fn meet(&self) -> Result<Conversation, Failure> {
-        let (patience, port) = (self.options.patience(), self.options.port);
-        match &self.options.host {
-            Some(host) => Ok(Conversation::dial(&format!("{host}:{port}"), patience)?),
-            None => {
-                let listener = connect::Listener::bind(&format!("[::]:{port}"))?;
-                eprintln!("waiting for a client at TCP port {port}");
-                Ok(listener.accept(patience, patience)?)
-            }
-        }
+    /// The device that leads to a peer, or has the own address that is wanted.
+    fn device(&self, peer: IpAddr) -> Result<Device, Failure> {
+        let config = self.config();
+        Ok(match self.options.own_address {
+            Some(own) => Device::at(Some(own), &config)?,
+            None => Device::open(peer, &config)?,
+        })
     }
 
     fn resolve(&self, host: &str) -> Result<SocketAddr, Failure> {
@@ -170,6 +172,7 @@ enum Ends {
     },
     Server {
         listener: Listener,
+        stop: Arc<AtomicBool>,
     },
 }
 
@@ -196,9 +199,13 @@ impl Ends {
                     }
                 }
             }
-            Self::Server { listener } => listener
-                .accept(patience)?
-                .accept(device, pair, offer, patience)?,
+            Self::Server { listener, stop } => loop {
+                match listener.accept(LOOK) {
+                    Ok(call) => break call.accept(device, pair, offer, patience)?,
+                    Err(Error::NoCall { .. }) if !stop.load(Ordering::Relaxed) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            },
         })
     }
 }
@@ -233,6 +240,8 @@ impl Bench<'_> {
     }
 }
 
+/// How often a waiting server looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(200);
 /// How soon a server is asked again that does not listen yet.
 const AGAIN: Duration = Duration::from_millis(50);
 /// The key of perftest's datagrams.

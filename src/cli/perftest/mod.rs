@@ -17,7 +17,7 @@ use warpwire_protocols::wire::bth::{Psn, Qpn};
 
 use super::Failure;
 use options::Options;
-pub(super) use options::{LONGEST_MESSAGE, LONGEST_PATIENCE};
+pub(super) use options::{Connection, LONGEST_MESSAGE, LONGEST_PATIENCE};
 use table::Table;
 use traffic::Traffic;
 

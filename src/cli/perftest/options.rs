@@ -31,8 +31,8 @@ pub(in crate::cli) struct Options {
     /// Connect by RDMA-CM, and exchange by messages
     #[arg(short = 'R', long = "rdma_cm")]
     pub(super) by_cm: bool,
-    /// With -R: the own address where a server waits, if there are several
-    #[arg(long = "bind_source_ip", value_name = "ADDRESS", requires = "by_cm")]
+    /// The own address that messages go from; that which leads to the peer if absent
+    #[arg(long = "bind_source_ip", value_name = "ADDRESS")]
     pub(super) own_address: Option<IpAddr>,
     /// The service: RC, UC, or UD
     #[arg(

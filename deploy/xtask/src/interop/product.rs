@@ -20,24 +20,33 @@ pub struct Product {
 /// # Errors
 /// When it does not build.
 pub fn build(root: &Path, profile: &str) -> Result<PathBuf, Error> {
-    let mut command = Command::new(crate::cargo());
-    command.current_dir(root);
-    command.args([
-        "build",
-        "--quiet",
-        "--package",
-        "warpwire",
-        "--bin",
-        "warpwire",
-    ]);
-    command.args(["--profile", profile]);
-    process::run_well(&mut command, BUILD, Show::Errors)?;
+    let words = ["--package", "warpwire", "--bin", "warpwire"];
+    cargo_build(root, profile, &words)?;
     // Cargo's own names: the profiles `dev` and `test` share a folder.
     let products = match profile {
         "dev" | "test" => "debug",
         other => other,
     };
     Ok(repository::target(root).join(products).join("warpwire"))
+}
+
+/// Builds the programs of further packages, into the folder of the command.
+///
+/// # Errors
+/// When they do not build.
+pub fn build_beside(root: &Path, profile: &str, packages: &[&str]) -> Result<(), Error> {
+    let mut words = vec!["--bins"];
+    for package in packages {
+        words.extend(["--package", package]);
+    }
+    cargo_build(root, profile, &words)
+}
+
+fn cargo_build(root: &Path, profile: &str, words: &[&str]) -> Result<(), Error> {
+    let mut command = Command::new(crate::cargo());
+    command.current_dir(root).args(["build", "--quiet"]);
+    command.args(words).args(["--profile", profile]);
+    process::run_well(&mut command, BUILD, Show::Errors).map(drop)
 }
 
 impl Product {

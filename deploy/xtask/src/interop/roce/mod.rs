@@ -1,7 +1,7 @@
 //! `cargo xtask interop roce`: Linux's Soft-RoCE in small virtual machines, and what it is asked.
 //!
 //! Two guests and a host stand on one bridge, see [`Rack`]. A [`Case`] is a row of
-//! [`scripts::CASES`]: a server and a client, each at one of the three places, and what they must
+//! [`scripts::all`]: a server and a client, each at one of the three places, and what they must
 //! say. Guest to guest, the peers judge themselves; with a command of ours at the host, they judge
 //! us.
 
@@ -51,11 +51,7 @@ pub fn main(options: &Options) -> Result<bool, Error> {
     let is_wanted = |case: &&Case| {
         options.only.is_empty() || options.only.iter().any(|part| case.name.contains(part))
     };
-    let cases: Vec<&Case> = scripts::CASES
-        .iter()
-        .chain(scripts::OURS)
-        .filter(is_wanted)
-        .collect();
+    let cases: Vec<&Case> = scripts::all().filter(is_wanted).collect();
     if options.list {
         cases.iter().for_each(|case| println!("{case}"));
         return Ok(!cases.is_empty());
@@ -68,6 +64,7 @@ pub fn main(options: &Options) -> Result<bool, Error> {
     let root = repository::root();
     Image::of(&root).build()?;
     let program = product::build(&root, PROFILE)?;
+    product::build_beside(&root, PROFILE, &["warpwire-bench", "warpwire-examples"])?;
     let verdicts = judge(&root, &program, &cases, &stop)?;
     Ok(conclude(&verdicts))
 }

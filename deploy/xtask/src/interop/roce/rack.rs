@@ -54,7 +54,10 @@ impl Rack {
             addresses: &["10.77.0.1/24", "fd77::1/64"],
         };
         rack.cable(&port, &host, &own)?;
-        rack.run("ip link set dev port master bridge", SHORT)?;
+        rack.run(
+            &format!("ip link set dev port mtu {JUMBO} master bridge"),
+            SHORT,
+        )?;
         // Checksums that a cable leaves to nobody are wrong for who reads frames from it.
         host.run(&format!("ethtool -K {HOST} tx off"), SHORT)?;
         let boot = |address| Guest::boot(Image::of(root), &rack, "bridge", address, &folder.0);
@@ -68,8 +71,11 @@ impl Rack {
                 right,
             )
         });
+        let left = left?;
+        // It can be raised for a while, which a link of 1500 bytes cannot.
+        left.run("ip link set dev eth0 mtu 1500", SHORT)?;
         Ok(Self {
-            left: left?,
+            left,
             right: right?,
             host,
             path: path(program)?,
@@ -98,12 +104,12 @@ impl Rack {
         let running = self.start(server, LIMIT)?;
         self.wait_for(server.place, server.probe)?;
         let asked = self.shell(client.place, client.words, LIMIT);
+        let asked = asked.and_then(|outcome| client.judge(&outcome));
         // A server that nobody talked to waits for ever.
         let served = match server.ending == Ending::Told || asked.is_err() {
             true => running.end(),
             false => running.finish(LIMIT),
         };
-        let asked = asked.and_then(|outcome| client.judge(&outcome));
         let served = served.and_then(|outcome| server.judge(&outcome));
         match (asked, served) {
             (Ok(()), served) => served,
@@ -237,6 +243,9 @@ impl Drop for Folder {
     }
 }
 
+/// A link's MTU that has room for packets of 4096 bytes.
+const JUMBO: u32 = 4200;
+
 /// The interface of the host on the cable.
 const HOST: &str = "ww0";
 
@@ -245,7 +254,7 @@ const LEFT: Address = Address {
     mac: "52:54:00:77:00:02",
     ipv4: "10.77.0.2/24",
     ipv6: "fd77::2/64",
-    mtu: 1500,
+    mtu: JUMBO,
 };
 
 const RIGHT: Address = Address {
