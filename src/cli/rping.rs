@@ -178,6 +178,8 @@ struct Dialogue<'a> {
     stop: &'a AtomicBool,
     pair: Pair,
     connection: Option<Connection>,
+    /// Where each receive lies, by the lower bits of its number.
+    slots: [u64; RECEIVES as usize],
     /// What the peer told and nobody asked for yet.
     adverts: VecDeque<Advert>,
     /// Requests that are done.
@@ -229,6 +231,7 @@ impl<'a> Dialogue<'a> {
             stop,
             pair: device.endpoint().pair(PairConfig::default())?,
             connection: None,
+            slots: [0; RECEIVES as usize],
             adverts: VecDeque::new(),
             sent: 0,
             cause: None,
@@ -256,7 +259,11 @@ impl<'a> Dialogue<'a> {
 
     fn post(&mut self, slot: u64) -> Result<(), Failure> {
         let piece = self.piece(slot * ADVERT, ADVERT as u32);
-        self.pair.receive(&[piece])?;
+        // Numbers go on over one connection after the other.
+        let index = self.pair.receive(&[piece])?;
+        if let Some(place) = self.slots.get_mut((index % RECEIVES) as usize) {
+            *place = slot;
+        }
         Ok(())
     }
 
@@ -323,7 +330,8 @@ impl<'a> Dialogue<'a> {
             let problem = format!("the peer said {length} bytes, not {ADVERT}; is it rping?");
             return Err(Failure::Rping(problem));
         }
-        let slot = index % RECEIVES;
+        let slot = self.slots.get((index % RECEIVES) as usize);
+        let slot = slot.copied().unwrap_or_default();
         let mut bytes = [0; ADVERT as usize];
         self.device.read(slot * ADVERT, &mut bytes)?;
         self.adverts.push_back(Advert::of_bytes(bytes));

@@ -32,7 +32,7 @@ pub(super) struct Options {
     #[arg(long, value_delimiter = ',', default_values_t = [256, 1024])]
     mtu: Vec<u32>,
     /// Services: rc, uc, ud
-    #[arg(long, value_delimiter = ',', default_values_t = ["rc".to_owned(), "uc".to_owned(), "ud".to_owned()])]
+    #[arg(long, value_delimiter = ',', default_value = "rc,uc,ud")]
     service: Vec<String>,
     /// The largest message
     #[arg(long, default_value_t = 1 << 20)]

@@ -121,9 +121,14 @@ impl Core<'_> {
     /// Says what is left to be said.
     fn part(&mut self) {
         let until = Instant::now() + FAREWELL;
-        while self.turn(true).is_ok() && !self.outbox.is_empty() && Instant::now() < until {
+        while self.turn(true).is_ok() && Instant::now() < until {
+            if self.outbox.is_empty() && self.post.is_idle() {
+                break;
+            }
             thread::sleep(PAUSE);
         }
+        // What was sent is written; whoever carries it to the wire may need a moment more.
+        thread::sleep(LAST);
     }
 
     /// Takes a datagram; peers repeat what is lost for want of room.
@@ -224,5 +229,7 @@ const BATCH: usize = 64;
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long a datagram waits for a next hop.
 const STALE: Duration = Duration::from_secs(2);
+/// How long a NIC's own service may take with what was sent last.
+const LAST: Duration = Duration::from_millis(5);
 /// How long the last datagrams may take.
 const FAREWELL: Duration = Duration::from_millis(300);

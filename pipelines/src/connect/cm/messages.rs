@@ -17,6 +17,8 @@ pub struct Messages<'a> {
     pair: Pair,
     /// Where its memory begins, in the device's.
     at: u64,
+    /// The number of the first receive.
+    first: u64,
     connection: Option<Connection>,
     peer: String,
     limit: Duration,
@@ -39,6 +41,7 @@ impl<'a> Messages<'a> {
             device,
             pair,
             at,
+            first: 0,
             connection: None,
             peer: String::new(),
             limit,
@@ -47,7 +50,8 @@ impl<'a> Messages<'a> {
             is_sending: false,
         };
         for slot in 0..RECEIVES {
-            messages.post(slot)?;
+            let index = messages.post(slot)?;
+            messages.first = index - slot;
         }
         Ok(messages)
     }
@@ -77,10 +81,9 @@ impl<'a> Messages<'a> {
         }
     }
 
-    fn post(&mut self, slot: u64) -> Result<(), Error> {
+    fn post(&mut self, slot: u64) -> Result<u64, Error> {
         let piece = self.piece(slot, SLOT as u32);
-        self.pair.receive(&[piece])?;
-        Ok(())
+        Ok(self.pair.receive(&[piece])?)
     }
 
     /// Takes completions until `is_enough` says so.
@@ -93,7 +96,7 @@ impl<'a> Messages<'a> {
             match self.pair.poll() {
                 Some(Completed::Sent { .. }) => self.is_sending = false,
                 Some(Completed::Received(message)) => {
-                    let slot = message.index % RECEIVES;
+                    let slot = message.index.wrapping_sub(self.first) % RECEIVES;
                     let mut bytes = vec![0; message.length.min(SLOT as u32) as usize];
                     self.device.read(self.at + slot * SLOT, &mut bytes)?;
                     self.arrived.push_back(bytes);

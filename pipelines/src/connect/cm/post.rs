@@ -24,8 +24,9 @@ pub(super) struct Post {
     memory: Arc<Arena>,
     region: MemoryRegion,
     here: Gid,
-    /// Slots of the memory, one a receive.
+    /// Slots of the memory, one a receive, and the number of the first receive.
     slots: u64,
+    first: u64,
     /// Datagrams that could not be what they say.
     pub(super) strange: u64,
 }
@@ -70,16 +71,17 @@ impl Post {
             region,
             here,
             slots,
+            first: 0,
             strange: 0,
         };
         for slot in 0..slots {
-            post.fill(slot)?;
+            post.first = post.fill(slot)? - slot;
         }
         Ok(post)
     }
 
     /// Posts the receive of a slot.
-    fn fill(&mut self, slot: u64) -> Result<(), Error> {
+    fn fill(&mut self, slot: u64) -> Result<u64, Error> {
         let at = self.region.address + slot * SLOT;
         // Of an IPv4 header the first half of the room says nothing: it must not look like IPv6.
         self.memory
@@ -89,7 +91,7 @@ impl Post {
             length: SLOT as u32,
             key: self.region.key,
         };
-        self.pair.receive(&[piece]).map(drop)
+        self.pair.receive(&[piece])
     }
 
     /// The next datagram, if there is one.
@@ -98,7 +100,7 @@ impl Post {
             let Completed::Received(message) = completed else {
                 continue;
             };
-            let slot = message.index % self.slots;
+            let slot = message.index.wrapping_sub(self.first) % self.slots;
             let letter = self.read(slot, &message);
             self.fill(slot)?;
             match letter {
@@ -125,6 +127,11 @@ impl Post {
             bytes: datagram.try_into().ok()?,
         })
         .filter(|_| is_ours)
+    }
+
+    /// Whether everything was sent.
+    pub(super) fn is_idle(&self) -> bool {
+        self.pair.free_sends() == self.pair.send_slots()
     }
 
     /// Sends a datagram by way of `next_hop`. False if there is no room now.

@@ -1,5 +1,5 @@
-//! Our command at one end, in both roles. Guests are slow: repetitions wait long where much is under
-//! way.
+//! Our command at one end, in both roles. Guests are slow: repetitions wait long where much is
+//! under way.
 
 use super::{Case, TCP, we_ask, we_serve};
 
