@@ -36,6 +36,8 @@ pub(crate) enum Mode {
     Sliced,
     /// In the test's own thread.
     Fused,
+    /// In the NIC.
+    Nic,
 }
 
 /// What is set up.
@@ -161,6 +163,7 @@ impl Stage {
             match plan.mode {
                 Mode::Sliced => Endpoint::start(&executor, nic, memory, config, Placement::Any),
                 Mode::Fused => Endpoint::start_fused(executor.clock(), nic, memory, config),
+                Mode::Nic => Endpoint::start_in_nic(&executor, nic, memory, config, Placement::Any),
             }
             .expect("starts")
         };

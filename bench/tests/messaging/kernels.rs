@@ -179,7 +179,7 @@ fn one_lane_and_32_beside_the_engine_and_with_it_do_the_same() {
 
 #[test]
 fn a_script_ends_at_its_first_failure_deadline_or_stop() {
-    for mode in [Mode::Sliced, Mode::Fused] {
+    for mode in [Mode::Sliced, Mode::Fused, Mode::Nic] {
         let stage = Stage::new(&Plan::new(mode));
         let [one, _other] = stage.pairs();
         let own = &stage.sides[0];

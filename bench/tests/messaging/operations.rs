@@ -60,6 +60,11 @@ fn every_operation_at_every_size_fused() {
 }
 
 #[test]
+fn every_operation_at_every_size_in_the_nic() {
+    at_every_size(Mode::Nic);
+}
+
+#[test]
 fn warps_of_32_lanes_do_the_same() {
     let plan = Plan {
         backend: Backend::Lockstep { seed: 7 },
@@ -80,6 +85,7 @@ fn losses_change_nothing_but_the_time() {
         (Mode::Fused, false),
         (Mode::Sliced, true),
         (Mode::Fused, true),
+        (Mode::Nic, false),
     ] {
         let plan = Plan {
             attributes: Attributes {

@@ -268,7 +268,7 @@ fn run(mode: Mode, backend: Backend) {
             .expect("room");
     }
     let row = match mode {
-        Mode::Sliced => &APART,
+        Mode::Sliced | Mode::Nic => &APART,
         Mode::Fused => &TOGETHER,
     };
     let mut found = DeviceAddress::NULL;

@@ -31,6 +31,7 @@ mod spread;
 mod switch;
 mod tap;
 mod transmit;
+mod transport;
 mod uplink;
 
 pub use clock::Clock;
@@ -43,6 +44,7 @@ pub use foreign::NicUplink;
 pub use link::LinkCounts;
 pub use nic::{SoftNic, check, open};
 pub use tap::Tap;
+pub use transport::{Transport, TransportState};
 pub use uplink::Uplink;
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use warpwire_gpu::executor::{IdlePolicy, Placement};
 use warpwire_gpu::{Arena, CpuExecutor};
-use warpwire_nic::Nic;
 use warpwire_nic::neighbor::{self, Route};
+use warpwire_nic::{Nic, NicKind};
 use warpwire_protocols::rdma::{Access, Mtu};
 use warpwire_protocols::wire::Gid;
 use warpwire_ring::{DeviceAddress, Location};
@@ -24,8 +24,9 @@ use crate::messaging::{Error, Path};
 /// How a device is opened.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
-    /// The NIC: `xdp:INTERFACE`, `soft,uplink=xdp:INTERFACE`, or `memif:SOCKET` to another process;
-    /// without one, AF_XDP on the interface that leads to the peer.
+    /// The NIC: `xdp:INTERFACE`; `soft,uplink=xdp:INTERFACE`, which carries messages out itself; or
+    /// `memif:SOCKET` to another process. Without one, AF_XDP on the interface that leads to the
+    /// peer.
     pub nic: Option<String>,
     /// Whether the engine has no thread of its own, see [`Endpoint::start_fused`].
     pub fused: bool,
@@ -103,9 +104,13 @@ impl Device {
         let memory = Arc::new(Arena::new(bytes, Location::Device)?);
         let whole = memory.allocate(config.bytes as u64, 4096)?;
         let arenas = [Arc::clone(&memory)];
-        let endpoint = match config.fused {
-            true => Endpoint::start_fused(executor.clock(), &*nic, &arenas, config.endpoint)?,
-            false => Endpoint::start(&executor, &*nic, &arenas, config.endpoint, Placement::Any)?,
+        let (endpoint, place_any) = (config.endpoint, Placement::Any);
+        let endpoint = match nic.spec().kind {
+            _ if config.fused => Endpoint::start_fused(executor.clock(), &*nic, &arenas, endpoint)?,
+            NicKind::Soft => {
+                Endpoint::start_in_nic(&executor, &*nic, &arenas, endpoint, place_any)?
+            }
+            _ => Endpoint::start(&executor, &*nic, &arenas, endpoint, place_any)?,
         };
         let (address, length) = (whole.address, whole.length);
         let region = endpoint.register(address, length, Access::ALL, config.chance)?;

@@ -11,9 +11,10 @@ use std::time::Duration;
 use warpwire_core::block::Parameters as _;
 use warpwire_core::kernels::TransportParameters;
 use warpwire_engine::tables::EngineCounters;
-use warpwire_gpu::executor::{Clock, Grid, Launch, Parameters, Placement};
+use warpwire_gpu::executor::{Clock, Grid, Launch, Parameters, Placement, ServiceHandle};
 use warpwire_gpu::{Arena, CpuExecutor};
-use warpwire_nic::Nic;
+use warpwire_nic::soft::{Transport, TransportState};
+use warpwire_nic::{Nic, NicKind};
 use warpwire_protocols::rdma::Tuning;
 
 use super::fused::FusedEngine;
@@ -142,6 +143,8 @@ enum Runs {
     Sliced(Option<Launch>),
     /// In whoever waits.
     Fused(FusedEngine),
+    /// In the NIC, while it does.
+    Nic(Option<ServiceHandle>, TransportState),
 }
 
 /// What a thread does that waits for an engine: gives way, or drives virtual time.
@@ -202,6 +205,42 @@ impl Endpoint {
         Ok(endpoint.idle_by(Arc::new(std::thread::yield_now)))
     }
 
+    /// An endpoint whose work queues the NIC carries out itself: a soft NIC, on a thread of the
+    /// executor. Nothing changes for those who post and poll.
+    ///
+    /// # Errors
+    /// As [`Endpoint::start`]; [`Error::Setting`] for a NIC without such a transport.
+    pub fn start_in_nic(
+        executor: &CpuExecutor,
+        nic: &dyn Nic,
+        memory: &[Arc<Arena>],
+        config: EndpointConfig,
+        placement: Placement,
+    ) -> Result<Self, Error> {
+        if nic.spec().kind != NicKind::Soft {
+            return Err(Error::Setting {
+                field: "nic",
+                value: 0,
+                must: "`soft`: no other NIC here carries out work queues of messages",
+            });
+        }
+        let config = EndpointConfig {
+            stale: Duration::ZERO,
+            ..config
+        };
+        let clock = executor.clock();
+        let mut endpoint = Self::new(clock.clone(), nic, memory, config)?;
+        let (block, arenas) = (endpoint.table.block, endpoint.arenas.clone());
+        // SAFETY: the table holds the block and all that it points to; the rings are the NIC's
+        // first, driven by this transport alone.
+        let transport = unsafe { Transport::new(block, arenas, clock) };
+        let transport = transport.map_err(|cause| Error::Ended { cause })?;
+        let state = transport.state();
+        let service = executor.add_service(Box::new(transport), placement)?;
+        endpoint.runs = Runs::Nic(Some(service), state);
+        Ok(endpoint)
+    }
+
     fn new(
         clock: Clock,
         nic: &dyn Nic,
@@ -239,7 +278,7 @@ impl Endpoint {
     #[must_use]
     pub fn idle_by(mut self, idle: Idle) -> Self {
         self.host.idle = match &self.runs {
-            Runs::Sliced(_) => idle,
+            Runs::Sliced(_) | Runs::Nic(..) => idle,
             Runs::Fused(fused) => {
                 let fused = fused.clone();
                 Arc::new(move || {
@@ -260,7 +299,7 @@ impl Endpoint {
     /// One step of an engine that has no kernel of its own. Says whether there was work.
     pub fn step(&self) -> bool {
         match &self.runs {
-            Runs::Sliced(_) => false,
+            Runs::Sliced(_) | Runs::Nic(..) => false,
             Runs::Fused(fused) => fused.step(),
         }
     }
@@ -268,7 +307,7 @@ impl Endpoint {
     /// The engine, if it has no kernel of its own: a handle to step it with from elsewhere.
     pub const fn fused(&self) -> Option<&FusedEngine> {
         match &self.runs {
-            Runs::Sliced(_) => None,
+            Runs::Sliced(_) | Runs::Nic(..) => None,
             Runs::Fused(fused) => Some(fused),
         }
     }
@@ -385,6 +424,10 @@ impl Endpoint {
         match &self.runs {
             Runs::Sliced(launch) => launch.as_ref().is_some_and(|one| !one.is_finished()),
             Runs::Fused(fused) => fused.ended().is_none(),
+            Runs::Nic(service, state) => {
+                let runs = service.as_ref().is_some_and(ServiceHandle::is_running);
+                runs && state.ended().is_none()
+            }
         }
     }
 
@@ -405,6 +448,12 @@ impl Endpoint {
             Runs::Fused(fused) => {
                 fused.leave();
                 fused.ended()
+            }
+            Runs::Nic(service, state) => {
+                if let Some(service) = service.take() {
+                    service.stop(deadline)?;
+                }
+                state.ended()
             }
         };
         match ended {
