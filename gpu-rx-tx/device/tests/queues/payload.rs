@@ -257,6 +257,29 @@ fn pieces_are_copied_at_any_alignment() {
     }
 }
 
+/// Words from every alignment on, of pieces of every length, and zeros behind them.
+#[test]
+fn words_are_taken_at_any_alignment() {
+    let mut pages = Pages::new(16 << 10);
+    let base = pages.cut(4 << 10, 4096);
+    let area = area(base, 4 << 10, Location::Device);
+    let source = frame(77, 60);
+    for from in 0..8 {
+        for length in 0..=40 {
+            let piece = area.piece(64 + from, length).expect("within");
+            assert!(piece.copy_in(0, &source[..length as usize]));
+            for skip in 0..=length {
+                let whole = source[skip as usize..length as usize].chunks_exact(4);
+                let wanted = whole.map(|word| u32::from_le_bytes(word.try_into().expect("four")));
+                let mut words = piece.words(skip);
+                for word in wanted.chain([0, 0]) {
+                    assert_eq!(words.take(), word, "{from} {length} {skip}");
+                }
+            }
+        }
+    }
+}
+
 fn before(address: DeviceAddress) -> DeviceAddress {
     DeviceAddress::new(address.value() - 1)
 }
