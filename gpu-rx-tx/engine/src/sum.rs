@@ -41,7 +41,7 @@ fn by_chunks<E: Sum>(crc: Crc32, piece: &Piece<'_>) -> Crc32 {
 pub(crate) fn copy_and_sum<E: Sum>(crc: Crc32, from: &Piece<'_>, to: &Piece<'_>) -> Crc32 {
     if E::BY_WORDS {
         from.copy_to(to);
-        return by_words(crc, to);
+        return sum::<E>(crc, to);
     }
     match from.length() as usize {
         0..=SHORT => chunks::<E, SHORT>(crc, from, Some(to)),
