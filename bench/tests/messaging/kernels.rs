@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use warpwire::pipelines::messaging::{DONE, Gather, Signal, Step, Update, Verb};
+use warpwire::pipelines::messaging::{DONE, EndpointConfig, Gather, Signal, Step, Update, Verb};
 use warpwire_gpu::executor::{Backend, Placement};
 use warpwire_protocols::rdma::Attributes;
 use warpwire_ring::Cause;
@@ -39,7 +39,7 @@ fn script(stage: &Stage) -> Vec<Step> {
     let value = |step: Step, value| Step { value, ..step };
     vec![
         // More than a warp, and more than the queue.
-        step(Verb::Put, 300, small),
+        step(Verb::Put, 90, small),
         at(
             value(step(Verb::PutInline, 3, small), 0x1234_5678),
             0x1_0000,
@@ -83,6 +83,11 @@ fn carry_out(mode: Mode, backend: Backend) -> Trace {
             // Warps of 32 lanes are slow.
             timeout: 19,
             ..Attributes::default()
+        },
+        config: EndpointConfig {
+            pairs: 2,
+            log_send: 6,
+            ..EndpointConfig::default()
         },
         ..Plan::new(mode)
     };
@@ -136,8 +141,8 @@ fn carry_out(mode: Mode, backend: Backend) -> Trace {
         signals: peer.bytes(SIGNALS, 64),
         fetched: own.bytes(TARGET, 0x1_0000),
     };
-    // By hand: 300 puts and what followed.
-    for (offset, count) in [(0, 300), (0x2_0000, 40), (0x3_0000, 40)] {
+    // By hand: 90 puts and what followed.
+    for (offset, count) in [(0, 90), (0x2_0000, 40), (0x3_0000, 40)] {
         for number in 0..count {
             let at = number * 64;
             let sent = own.bytes(SOURCE + at, 60);
