@@ -470,11 +470,20 @@ fn nothing_else_is_blamed_for_a_mistake() {
 #[test]
 fn a_file_is_read_up_to_its_bound() {
     let catalogue = Catalogue::of::<BuiltIn>();
-    let problems = PipelineFile::load(Path::new("/dev/zero"), &catalogue).expect_err("is endless");
-    let [problem] = problems.list.as_slice() else {
-        panic!("{problems}");
+    let check = |path: &Path, want: &str| {
+        let problems = PipelineFile::load(path, &catalogue).expect_err("is refused");
+        let [problem] = problems.list.as_slice() else {
+            panic!("{problems}");
+        };
+        assert!(problem.problem.contains(want), "{problems}");
     };
-    assert!(problem.problem.contains("more than"), "{problems}");
+    check(Path::new("/dev/zero"), "not a regular file");
+    let name = format!("warpwire-long-{}.toml", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let file = std::fs::File::create(&path).expect("can be written");
+    file.set_len(1 << 40).expect("takes no room");
+    check(&path, "more than");
+    std::fs::remove_file(&path).expect("was there");
 }
 
 #[test]
