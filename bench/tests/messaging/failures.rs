@@ -10,7 +10,7 @@ use warpwire_protocols::rdma::{Access, Attributes, State};
 use warpwire_ring::Cause;
 use warpwire_ring::mlx5::layout::Opcode;
 
-use crate::ends::{Mode, Plan, SIGNALS, SOON, SOURCE, Side, Stage, TARGET, WRITTEN, wait};
+use crate::ends::{Mode, Plan, SIGNALS, SOON, SOURCE, Side, Stage, TARGET, WRITTEN, sent, wait};
 
 fn cause<T>(outcome: Result<T, Error>) -> Option<Cause> {
     outcome.err().and_then(|error| error.cause())
@@ -196,6 +196,34 @@ fn a_receive_that_a_message_had_begun_comes_back() {
         }
         assert_eq!(other.free_receives(), 256);
         drop((one, other));
+        stage.stop();
+    }
+}
+
+#[test]
+fn who_ends_at_the_last_message_leaves_its_answer() {
+    for mode in [Mode::Sliced, Mode::Fused, Mode::Nic] {
+        // Nothing is lost, and nothing repeated: the peer would not hear of the message otherwise.
+        let plan = Plan {
+            attributes: Attributes {
+                timeout: 0,
+                ..Attributes::default()
+            },
+            ..Plan::new(mode)
+        };
+        let stage = Stage::new(&plan);
+        let [own, peer] = &stage.sides;
+        for _ in 0..50 {
+            let [mut one, mut other] = stage.pairs();
+            other.receive(&[peer.gather(TARGET, 64)]).expect("room");
+            let bytes = [own.gather(SOURCE, 8)];
+            let order = Order::new(Opcode::SEND);
+            let payload = Payload::Pieces(&bytes);
+            one.post(&[Work { order, payload }]).expect("room");
+            other.wait_message(SOON).expect("comes");
+            drop(other);
+            sent(&mut one);
+        }
         stage.stop();
     }
 }

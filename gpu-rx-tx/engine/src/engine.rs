@@ -1,5 +1,5 @@
-//! The engine of one block: a step receives what came, obeys the host, looks at clocks and
-//! doorbells, and sends what may be sent.
+//! The engine of one block: a step receives what came, sends what may be sent, obeys the host and
+//! looks at clocks.
 #![expect(
     unsafe_code,
     reason = "attaching carries the promise that all tables are live"
@@ -93,9 +93,11 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
         if received {
             self.pairs.now_ns = simt.now_ns();
         }
+        // Before the host is obeyed: who was told of a message may end its queue pair at once, and
+        // the peer shall have its answer.
+        let sent = self.transmit(simt)?;
         let most_bytes = self.capacity.get() * self.most_parts.get();
         let looked = self.pairs.look_after(simt, most_bytes);
-        let sent = self.transmit(simt)?;
         let busy = received || looked || sent;
         if simt.is_leader() {
             let counts = &self.pairs.counts;
