@@ -66,6 +66,8 @@ struct Tally {
     exact: u32,
     /// Ended with an error that loss explains.
     ended: u32,
+    /// Frames that the way harmed, by what happened to them.
+    harmed: std::collections::BTreeMap<&'static str, u64>,
     faults: Vec<String>,
 }
 
@@ -91,9 +93,20 @@ pub(super) fn main(options: &Options) -> Result<bool, String> {
                 );
             }
         }
+        let counters = scene.own.device.nic_counters();
+        let all = counters.drops.iter().chain(&counters.other);
+        for (name, count) in all.filter(|(name, _)| HARMS.contains(name)) {
+            *tally.harmed.entry(name).or_default() += count;
+        }
     }
     for fault in &tally.faults {
         println!("WRONG {fault}");
+    }
+    if options.lossy {
+        println!("frames on the way: {:?}", tally.harmed);
+        if tally.harmed.values().all(|count| *count == 0) {
+            return Err("nothing was harmed: is there no loss in --nic?".to_owned());
+        }
     }
     let Tally { exact, ended, .. } = tally;
     println!(
@@ -219,6 +232,13 @@ fn is_of_loss(problem: &str, service: Service) -> bool {
         .any(|sign| problem.to_lowercase().contains(sign))
 }
 
+/// What happens to frames on a lossy way, as the NIC counts it.
+const HARMS: [&str; 4] = [
+    "lost on the link",
+    "duplicated on the link",
+    "reordered on the link",
+    "corrupted on the link",
+];
 /// More says nothing new.
 const MOST_FAULTS: usize = 10;
 /// How often a message of an unreliable service is sent that does not arrive.

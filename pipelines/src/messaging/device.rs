@@ -45,7 +45,7 @@ pub struct Device {
     // In the order in which they must go.
     endpoint: Endpoint,
     _executor: CpuExecutor,
-    _nic: Box<dyn Nic>,
+    nic: Box<dyn Nic>,
     memory: Arc<Arena>,
     region: MemoryRegion,
     /// Memory of queue pair 1, which no peer may use.
@@ -124,7 +124,7 @@ impl Device {
         Ok(Self {
             endpoint,
             _executor: executor,
-            _nic: nic,
+            nic,
             memory,
             region,
             management,
@@ -244,6 +244,11 @@ impl Device {
     /// The kernel's route to a peer, which must begin here.
     pub(crate) fn route(&self, to: Gid) -> Result<Route, Error> {
         route(&self.place, to)
+    }
+
+    /// What its NIC counted so far.
+    pub fn nic_counters(&self) -> warpwire_nic::Counters {
+        self.nic.counters()
     }
 
     /// Where it stands.

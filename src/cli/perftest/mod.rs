@@ -216,9 +216,12 @@ impl<'a> Plan<'a> {
                     | connect::Error::Late { .. }
             ) | Failure::Traffic(_)
         );
+        let words = failure.to_string();
+        // The same word stands before every failure of a measurement.
+        let words = words.strip_prefix("bench: ").unwrap_or(&words);
         match is_odd {
             true => Failure::Bench(format!(
-                "{failure}; does the other end run {} or its like, with the same -s, -n, -q, -c, \
+                "{words}; does the other end run {} or its like, with the same -s, -n, -q, -c, \
                  -a, -b and -R?",
                 name(self.tool)
             )),

@@ -107,6 +107,29 @@ pub(super) const BY_CM: &[Case] = &[
         ),
     ),
     we_ask(
+        "RDMA-CM and rping with 5 % lost, doubled, late, and damaged each",
+        CM,
+        (
+            "rping -s -a 10.77.0.2 -v",
+            &["server ping data: rdma-ping-19:"],
+        ),
+        (
+            "warpwire rping -c -a 10.77.0.2 -C 20 -v -V --nic soft,uplink=xdp:ww0,seed=4,\
+             loss_ppm=50000,duplicate_ppm=50000,reorder_ppm=50000,reorder_us=300,\
+             corrupt_ppm=50000",
+            &["ping data: rdma-ping-19:"],
+        ),
+    ),
+    we_ask(
+        "warpwire bench send-bw -R asks ib_send_bw, both ways at once",
+        CM,
+        ("ib_send_bw -R -x 1 -F -n 20 -s 4096 -b", &["4096 20"]),
+        (
+            "warpwire bench send-bw -R 10.77.0.2 -n 20 -s 4096 -u 19 -b",
+            &["4096 20"],
+        ),
+    ),
+    we_ask(
         "warpwire bench send-bw -R asks ib_send_bw with two queue pairs",
         CM,
         ("ib_send_bw -R -x 1 -F -n 20 -s 4096 -q 2", &["4096 40"]),
