@@ -47,3 +47,15 @@ fn receiving_reads_headers_only_and_sending_writes_frames() {
     let none = counts::of(&gpu, "receive_count_mlx5", "pigeons", 64);
     assert!(none.is_err_and(|error| error.contains("is not counted")));
 }
+
+#[test]
+fn payload_of_messages_is_written_once_and_placed_once() {
+    let gpu = gpu();
+    for over in ["mlx5, asking", "mlx5, asked"] {
+        let [short, long] = [8, 4096].map(|bytes| count(&gpu, "transport_mlx5", over, bytes));
+        let stored = |row: &Row| row.bytes[&(Space::Global, Direction::Store)];
+        let more = stored(&long) - stored(&short);
+        assert!((4080.0..4200.0).contains(&more), "{over}: {more}");
+        assert!(long.lanes > short.lanes && short.global_sectors() > 2.0);
+    }
+}
