@@ -4,6 +4,7 @@
 //! a pipeline file are wrong.
 
 mod bench;
+mod capture;
 mod check;
 mod demonstration;
 mod gpus;

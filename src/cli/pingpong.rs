@@ -18,9 +18,9 @@ use warpwire_ring::Cause;
 use warpwire_ring::mlx5::layout::{DATAGRAM_EXTENDED, DatagramSegment, Opcode};
 use warpwire_ring::mlx5::post::{Gather, Order, Payload};
 
-use super::Failure;
 use super::meet::meet;
 use super::perftest::{Connection, LONGEST_MESSAGE, LONGEST_PATIENCE};
+use super::{Failure, capture};
 
 /// Send messages back and forth with ibv_rc_pingpong, ibv_uc_pingpong or ibv_ud_pingpong
 #[derive(clap::Args)]
@@ -60,6 +60,9 @@ pub(super) struct Arguments {
     /// Compare the bytes of the last message
     #[arg(short = 'c', long = "chk")]
     check: bool,
+    /// Write what is sent to this pcapng file, each packet with its operation in words
+    #[arg(long, value_name = "FILE")]
+    capture: Option<std::path::PathBuf>,
     /// Longest time without progress, in seconds
     #[arg(
         long, default_value_t = 30,
@@ -105,10 +108,21 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     messaging::check(arguments.nic.as_deref())?;
     let (mut conversation, role) = meet(arguments.host.as_deref(), arguments.port, patience)?;
     let config = arguments.config(size);
-    let device = match arguments.gid {
+    let mut device = match arguments.gid {
         Some(own) => Device::at(Some(own), &config)?,
         None => Device::open(conversation.peer_address(), &config)?,
     };
+    let outcome = play(arguments, &device, &mut conversation, role, (mtu, size));
+    capture::end(&mut device, outcome)
+}
+
+fn play(
+    arguments: &Arguments,
+    device: &Device,
+    conversation: &mut Conversation,
+    role: Role,
+    (mtu, size): (Mtu, u32),
+) -> Result<(), Failure> {
     let most = device.mtu().map_or(0, Mtu::bytes);
     if mtu.bytes() > most {
         return Err(Failure::Bench(format!(
@@ -117,7 +131,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             device.address()
         )));
     }
-    let mut run = Run::new(&device, arguments, size)?;
+    let mut run = Run::new(device, arguments, size)?;
     let own = Destination {
         lid: 0,
         qp: Qpn::new(run.pair.number()),
@@ -126,7 +140,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     println!("  local address:  {own}");
     let peer = run
-        .exchange(&mut conversation, role, &own, mtu)?
+        .exchange(conversation, role, &own, mtu)?
         .ok_or_else(|| Failure::Bench("the peer has no queue pair".to_owned()))?;
     println!("  remote address: {peer}");
     run.play(role == Role::Client)
@@ -153,6 +167,7 @@ impl Arguments {
             patience: Duration::from_secs(self.patience),
             chance: chance(),
             fused: false,
+            capture: self.capture.clone(),
         }
     }
 }

@@ -19,7 +19,7 @@ use warpwire_ring::mlx5::layout::Opcode;
 use warpwire_ring::mlx5::post::{Gather, Order, Payload};
 
 use super::perftest::LONGEST_PATIENCE;
-use super::{Failure, signals};
+use super::{Failure, capture, signals};
 
 /// Read and write a text to and fro over a connection by RDMA-CM, as rping does
 #[derive(clap::Args)]
@@ -61,6 +61,9 @@ pub(super) struct Arguments {
     /// The NIC, such as xdp:eth0; without it, AF_XDP on the interface of the address
     #[arg(long = "nic", value_name = "NIC")]
     nic: Option<String>,
+    /// Write what is sent to this pcapng file, each packet with its operation in words
+    #[arg(long, value_name = "FILE")]
+    capture: Option<std::path::PathBuf>,
     /// Longest time without progress, in seconds
     #[arg(
         long, default_value_t = 30,
@@ -77,6 +80,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     messaging::check(arguments.nic.as_deref())?;
     let config = DeviceConfig {
         fused: false,
+        capture: arguments.capture.clone(),
         nic: arguments.nic.clone(),
         bytes: (TEXT + 2 * PART) as usize,
         endpoint: EndpointConfig {
@@ -93,13 +97,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let address = arguments.address.as_deref();
     if arguments.client {
         let server = resolve(address.unwrap_or_default(), arguments.port)?;
-        let device = Device::open(server.ip(), &config)?;
-        return ask(arguments, &device, server, &stop);
+        let mut device = Device::open(server.ip(), &config)?;
+        let outcome = ask(arguments, &device, server, &stop);
+        return capture::end(&mut device, outcome);
     }
     let own = address.map(|address| resolve(address, arguments.port));
     let own: Option<IpAddr> = own.transpose()?.map(|own| own.ip());
-    let device = Device::at(own, &config)?;
-    serve(arguments, &device, &stop)
+    let mut device = Device::at(own, &config)?;
+    let outcome = serve(arguments, &device, &stop);
+    capture::end(&mut device, outcome)
 }
 
 /// An address by its name.

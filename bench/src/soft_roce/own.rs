@@ -38,6 +38,7 @@ impl Own {
             patience: PATIENCE,
             chance: 0x5eed,
             fused: false,
+            capture: None,
         };
         let device = Device::open(peer, &config).map_err(|error| error.to_string())?;
         let pair = device.endpoint().pair(PairConfig::default());

@@ -50,6 +50,7 @@ fn config() -> DeviceConfig {
         patience: PATIENCE,
         chance: u64::from(std::process::id()),
         fused: false,
+        capture: None,
     }
 }
 

@@ -16,6 +16,7 @@ use warpwire_ring::{Cause, Location, Receive, Region, Transmit};
 
 use crate::arrive::{Arrival, Seen, look, packets};
 use crate::count::{self, Counts};
+use crate::mirror::Mirror;
 use crate::pairs::{DATAGRAM, NOTHING, Order, Pairs, Pieces};
 use crate::tables::{EngineBlock, EngineCounters, PairBlock};
 
@@ -28,6 +29,7 @@ pub struct Engine<'a, R, T, E> {
     pub(crate) capacity: NonZeroU32,
     /// Slots of the largest frame.
     pub(crate) most_parts: NonZeroU32,
+    pub(crate) mirror: Option<Mirror>,
     sums: PhantomData<E>,
 }
 
@@ -73,6 +75,8 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
                 taken: 0,
                 now_ns: 0,
             },
+            // SAFETY: the block's mirror, by the promise.
+            mirror: unsafe { Mirror::attach(block.mirror) },
             sums: PhantomData,
         })
     }
@@ -230,7 +234,7 @@ pub(crate) fn area(bytes: &Bytes) -> Area {
 /// Bytes of headers and invariant CRC of any packet, with a tag and IPv6.
 pub(crate) const LARGEST_HEADERS: u32 = 18 + 40 + 8 + 40 + 4;
 /// Bytes of the largest frame.
-const LARGEST: u32 = 4096 + LARGEST_HEADERS;
+pub(crate) const LARGEST: u32 = 4096 + LARGEST_HEADERS;
 /// The smallest slots that an engine works with: headers lie in one.
 const LEAST_SLOT: u32 = 128;
 const IPV4_BYTES: u32 = 20;

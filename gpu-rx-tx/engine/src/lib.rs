@@ -19,6 +19,7 @@ mod count;
 mod depart;
 mod engine;
 mod job;
+mod mirror;
 mod pairs;
 mod payload;
 mod send;
@@ -27,3 +28,4 @@ pub mod tables;
 mod tell;
 
 pub use engine::Engine;
+pub use mirror::{MIRROR_BYTES_AT, MIRROR_SLOT_BYTES, MirrorBlock, MirrorHead};

@@ -46,10 +46,17 @@ impl<R: Receive, T: Transmit, E: Sum> Engine<'_, R, T, E> {
                 false => Default::default(),
             };
             let parts = slots(bytes, self.capacity);
-            if let Some(claim) = self.sender.claim(simt, parts)
-                && let Err(cause) = self.depart(&job, &path, &claim)
-            {
-                self.sender.abandon(cause);
+            let claim = self.sender.claim(simt, parts);
+            let mut is_made = false;
+            if let Some(claim) = &claim {
+                match self.depart(&job, &path, claim) {
+                    Ok(()) => is_made = true,
+                    Err(cause) => self.sender.abandon(cause),
+                }
+            }
+            if let Some(mirror) = &self.mirror {
+                let slot = |part| self.sender.slot(claim.as_ref()?, part);
+                mirror.take(simt, self.pairs.now_ns, is_made, bytes, slot);
             }
         }
         let published = self.sender.publish(simt);

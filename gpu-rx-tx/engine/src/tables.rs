@@ -20,6 +20,8 @@ pub struct EngineBlock {
     pub regions: DeviceAddress,
     /// The block's [`EngineCounters`].
     pub counters: DeviceAddress,
+    /// A [`crate::MirrorBlock`] for copies of packets that leave; null for none.
+    pub mirror: DeviceAddress,
     /// How many queue pairs there may be; a power of two.
     pub pair_count: u32,
     /// How many regions there may be.

@@ -68,6 +68,20 @@ impl<W: Write> Writer<W> {
         self.write_cut(timestamp_ns, frame, length)
     }
 
+    /// Writes a frame with words about it, which pcap has no place for.
+    ///
+    /// # Errors
+    /// What the stream said.
+    pub fn write_with(
+        &mut self,
+        timestamp_ns: u64,
+        frame: &[u8],
+        comment: &str,
+    ) -> std::io::Result<()> {
+        let length = u32::try_from(frame.len()).map_err(std::io::Error::other)?;
+        self.record(timestamp_ns, frame, length, comment)
+    }
+
     /// Writes the first bytes of a frame that was `original` bytes long.
     ///
     /// # Errors
@@ -77,6 +91,16 @@ impl<W: Write> Writer<W> {
         timestamp_ns: u64,
         frame: &[u8],
         original: u32,
+    ) -> std::io::Result<()> {
+        self.record(timestamp_ns, frame, original, "")
+    }
+
+    fn record(
+        &mut self,
+        timestamp_ns: u64,
+        frame: &[u8],
+        original: u32,
+        comment: &str,
     ) -> std::io::Result<()> {
         let length = u32::try_from(frame.len()).map_err(std::io::Error::other)?;
         let words = |words: &[u32]| -> Vec<u8> {
@@ -91,16 +115,19 @@ impl<W: Write> Writer<W> {
                 self.sink.write_all(frame)
             }
             Format::Pcapng => {
+                let options = comment_option(comment);
                 let padded = length.next_multiple_of(4);
+                let whole = padded + 32 + options.len() as u32;
                 let (high, low) = ((timestamp_ns >> 32) as u32, timestamp_ns as u32);
                 self.sink
-                    .write_all(&words(&[6, padded + 32, 0, high, low, length, original]))?;
+                    .write_all(&words(&[6, whole, 0, high, low, length, original]))?;
                 self.sink.write_all(frame)?;
                 let padding = [0; 3];
                 let missing = (padded - length) as usize;
                 self.sink
                     .write_all(padding.get(..missing).unwrap_or_default())?;
-                self.sink.write_all(&words(&[padded + 32]))
+                self.sink.write_all(&options)?;
+                self.sink.write_all(&words(&[whole]))
             }
         }
     }
@@ -113,3 +140,23 @@ impl<W: Write> Writer<W> {
         self.sink.flush()
     }
 }
+
+/// The options of a packet with a comment: option 1, padded, and the end of options. Of a long one
+/// the start.
+fn comment_option(comment: &str) -> Vec<u8> {
+    if comment.is_empty() {
+        return Vec::new();
+    }
+    let most = comment.floor_char_boundary(MOST_COMMENT);
+    let text = comment.get(..most).unwrap_or_default().as_bytes();
+    let mut options = Vec::with_capacity(8 + text.len().next_multiple_of(4));
+    options.extend(1u16.to_le_bytes());
+    options.extend((text.len() as u16).to_le_bytes());
+    options.extend(text);
+    options.resize(options.len().next_multiple_of(4), 0);
+    options.extend([0; 4]);
+    options
+}
+
+/// Bytes of the longest comment.
+const MOST_COMMENT: usize = 1024;

@@ -5,10 +5,11 @@
 //! addresses are link-local ones, made of Ethernet addresses.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use warpwire_gpu::executor::{IdlePolicy, Placement};
+use warpwire_gpu::executor::{IdlePolicy, Placement, ServiceHandle};
 use warpwire_gpu::{Arena, CpuExecutor};
 use warpwire_nic::neighbor::{self, Route};
 use warpwire_nic::{Nic, NicKind};
@@ -16,6 +17,7 @@ use warpwire_protocols::rdma::{Access, Mtu};
 use warpwire_protocols::wire::Gid;
 use warpwire_ring::{DeviceAddress, Location};
 
+use super::capture::CaptureReport;
 use super::endpoint::{Endpoint, EndpointConfig};
 use super::place::{self, Place};
 use super::regions::MemoryRegion;
@@ -38,12 +40,15 @@ pub struct DeviceConfig {
     pub patience: Duration,
     /// Decides keys.
     pub chance: u64,
+    /// A pcapng file for what is sent, each packet with its operation in words.
+    pub capture: Option<PathBuf>,
 }
 
 /// An open device, with memory that peers may use.
 pub struct Device {
     // In the order in which they must go.
     endpoint: Endpoint,
+    capture: Option<Recording>,
     _executor: CpuExecutor,
     nic: Box<dyn Nic>,
     memory: Arc<Arena>,
@@ -56,6 +61,13 @@ pub struct Device {
     mac: [u8; 6],
     patience: Duration,
     words: String,
+}
+
+/// A capture under way.
+struct Recording {
+    path: PathBuf,
+    service: ServiceHandle,
+    report: Arc<Mutex<CaptureReport>>,
 }
 
 impl Device {
@@ -104,7 +116,11 @@ impl Device {
         let memory = Arc::new(Arena::new(bytes, Location::Device)?);
         let whole = memory.allocate(config.bytes as u64, 4096)?;
         let arenas = [Arc::clone(&memory)];
-        let (endpoint, place_any) = (config.endpoint, Placement::Any);
+        let endpoint = EndpointConfig {
+            is_captured: config.capture.is_some(),
+            ..config.endpoint
+        };
+        let place_any = Placement::Any;
         let endpoint = match nic.spec().kind {
             _ if config.fused => Endpoint::start_fused(executor.clock(), &*nic, &arenas, endpoint)?,
             NicKind::Soft => {
@@ -112,6 +128,16 @@ impl Device {
             }
             _ => Endpoint::start(&executor, &*nic, &arenas, endpoint, place_any)?,
         };
+        let recording = |path: &PathBuf| {
+            let capture = endpoint.capture(path)?;
+            let report = capture.report();
+            Ok::<_, Error>(Recording {
+                path: path.clone(),
+                service: executor.add_service(Box::new(capture), Placement::Any)?,
+                report,
+            })
+        };
+        let capture = config.capture.as_ref().map(recording).transpose()?;
         let (address, length) = (whole.address, whole.length);
         let region = endpoint.register(address, length, Access::ALL, config.chance)?;
         let mut management = None;
@@ -123,6 +149,7 @@ impl Device {
         }
         Ok(Self {
             endpoint,
+            capture,
             _executor: executor,
             nic,
             memory,
@@ -134,6 +161,26 @@ impl Device {
             patience: config.patience,
             words,
         })
+    }
+
+    /// Ends the capture: everything that was sent so far is in the file.
+    ///
+    /// # Errors
+    /// [`Error::File`] if not all of it could be written, [`Error::Executor`].
+    pub fn end_capture(&mut self) -> Result<Option<CaptureReport>, Error> {
+        let Some(capture) = self.capture.take() else {
+            return Ok(None);
+        };
+        drop(capture.service.stop(self.patience)?);
+        let report = capture.report.lock();
+        let report = report.unwrap_or_else(PoisonError::into_inner).clone();
+        match report.failure {
+            Some(problem) => Err(Error::File {
+                path: capture.path,
+                problem,
+            }),
+            None => Ok(Some(report)),
+        }
     }
 
     /// Memory of queue pair 1, and the arena that it lies in.

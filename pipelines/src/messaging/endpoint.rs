@@ -4,6 +4,7 @@
     reason = "a launch carries the promise that its parameters are laid out right"
 )]
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use warpwire_nic::soft::{Transport, TransportState};
 use warpwire_nic::{Nic, NicKind};
 use warpwire_protocols::rdma::Tuning;
 
+use super::capture::Capture;
 use super::fused::FusedEngine;
 use super::host::HostWarp;
 use super::pair::{Home, Pair, PairConfig};
@@ -55,6 +57,8 @@ pub struct EndpointConfig {
     /// An engine whose heart stands still for so long is taken for dead by those who wait for it;
     /// zero: nobody looks.
     pub stale: Duration,
+    /// Whether what is sent can be captured; see [`super::DeviceConfig::capture`].
+    pub is_captured: bool,
 }
 
 impl Default for EndpointConfig {
@@ -72,6 +76,7 @@ impl Default for EndpointConfig {
             shared: 1,
             log_shared: 10,
             stale: Duration::from_secs(2),
+            is_captured: false,
         }
     }
 }
@@ -289,6 +294,22 @@ impl Endpoint {
             }
         };
         self
+    }
+
+    /// Begins a capture of what is sent, as a service for a thread of an executor. A file that
+    /// cannot be written any more is told by the report.
+    pub(super) fn capture(&self, path: &Path) -> Result<Capture, Error> {
+        let places = self.table.mirror.ok_or(Error::Setting {
+            field: "is_captured",
+            value: 0,
+            must: "true where a capture is wanted",
+        })?;
+        let arena = Arc::clone(&self.table.arena);
+        let capture = Capture::create(path, arena, places, &self.host.clock);
+        capture.map_err(|source| Error::File {
+            path: path.to_owned(),
+            problem: source.to_string(),
+        })
     }
 
     /// What a thread does that waits here: for who waits for something else meanwhile.

@@ -119,6 +119,14 @@ pub enum Error {
     },
 
     // The environment.
+    /// A capture cannot be written.
+    #[error("{}: {problem}; name a file that can be written", path.display())]
+    File {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What the system said.
+        problem: String,
+    },
     /// The peer's address cannot be one.
     #[error("the peer's address {gid} {problem}; see what the peer was told to use")]
     Gid {

@@ -5,6 +5,7 @@
 //! executor is.
 
 mod application;
+mod capture;
 mod device;
 mod endpoint;
 mod error;
@@ -20,6 +21,7 @@ mod vacancy;
 mod verbs;
 
 pub use application::{Application, Lent};
+pub use capture::CaptureReport;
 pub use device::{Device, DeviceConfig, gid};
 pub(crate) use device::{MANAGEMENT_BYTES, route, words};
 pub use endpoint::{Endpoint, EndpointConfig, Idle};

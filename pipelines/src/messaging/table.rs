@@ -6,6 +6,7 @@ use std::sync::Arc;
 use warpwire_core::block::{Parameters as _, Steering};
 use warpwire_core::kernels::TransportParameters;
 use warpwire_core::messaging::{ChannelBlock, CompletionRing, Cursor, SharedBlock};
+use warpwire_engine::MIRROR_SLOT_BYTES;
 use warpwire_engine::tables::{
     EngineBlock, EngineCounters, Mail, PairBlock, Path, ReceiveBlock, Wanted,
 };
@@ -19,6 +20,7 @@ use warpwire_ring::mlx5::post::Gather;
 use warpwire_ring::mlx5::serve::{CompletionQueue, WorkQueue};
 use warpwire_ring::{DeviceAddress, Location, Scope};
 
+use super::capture::{MIRRORED, mirror_block, mirror_bytes};
 use super::endpoint::EndpointConfig;
 
 /// The tables of an endpoint.
@@ -42,6 +44,19 @@ pub struct Table {
     pub management: Option<PairPlaces>,
     /// The receive queues for sharing, as many as were asked for.
     pub shared: Vec<SharedPlaces>,
+    /// The ring of copies of what is sent, if it was asked for.
+    pub mirror: Option<MirrorPlaces>,
+}
+
+/// What the host needs of a ring of copies.
+#[derive(Clone, Copy, Debug)]
+pub struct MirrorPlaces {
+    /// The [`warpwire_engine::MirrorBlock`].
+    pub block: DeviceAddress,
+    /// Its slots.
+    pub slots: DeviceAddress,
+    /// How many there are.
+    pub depth: u32,
 }
 
 /// What the host needs of a queue pair.
@@ -126,12 +141,14 @@ pub fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaErr
     }
     let shared = (0..config.shared).map(|_| shared(&arena, config, heartbeat));
     let shared = shared.collect::<Result<_, _>>()?;
+    let mirror = config.is_captured.then(|| mirror(&arena)).transpose()?;
     let block = EngineBlock {
         receive: rings.receive,
         transmit: rings.transmit,
         pairs: arena.place_all(&pairs)?.address,
         regions: regions.address,
         counters: counters.address,
+        mirror: mirror.map_or(DeviceAddress::NULL, |places| places.block),
         pair_count: config.pairs,
         region_count: config.regions + 1,
         tuning: config.tuning,
@@ -159,7 +176,18 @@ pub fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaErr
         places,
         management,
         shared,
+        mirror,
         arena,
+    })
+}
+
+fn mirror(arena: &Arena) -> Result<MirrorPlaces, ArenaError> {
+    let bytes = u64::from(MIRRORED) * u64::from(MIRROR_SLOT_BYTES);
+    let slots = arena.allocate(bytes, 128)?.address;
+    Ok(MirrorPlaces {
+        block: arena.place(mirror_block(slots, MIRRORED))?.address,
+        slots,
+        depth: MIRRORED,
     })
 }
 
@@ -334,6 +362,7 @@ fn bytes(config: &EndpointConfig) -> usize {
         + regions
         + scratch
         + size_of::<EngineBlock>()
+        + usize::from(config.is_captured) * mirror_bytes(MIRRORED)
         + 16384
 }
 

@@ -149,6 +149,7 @@ fn open(address: &str) -> Device {
         patience: Duration::from_secs(10),
         chance: 0x1234,
         fused: false,
+        capture: None,
     };
     let own: IpAddr = address.parse().expect("is one");
     Device::at(Some(own), &config).unwrap_or_else(|error| panic!("{address}: {error}"))

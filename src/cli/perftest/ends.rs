@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use warpwire_pipelines::connect::cm::{Connection, Listener, Manager, Messages, Offer};
 use warpwire_pipelines::connect::perftest::{Destination, Session};
-use warpwire_pipelines::connect::{self, Error};
+use warpwire_pipelines::connect::{self, Conversation, Error};
 use warpwire_pipelines::messaging::{
     Device, DeviceConfig, EndpointConfig, Pair, PairConfig, connect_all,
 };
@@ -15,6 +15,7 @@ use warpwire_protocols::rdma::{Attributes, Mtu, Service, Start};
 use warpwire_protocols::wire::bth::Psn;
 
 use super::{Bench, Failure, Json, Plan, READS, chance, part};
+use crate::cli::capture;
 use crate::cli::meet::meet;
 use crate::cli::signals;
 
@@ -24,12 +25,23 @@ impl Plan<'_> {
         let patience = self.options.patience();
         let host = self.options.host.as_deref();
         let (mut conversation, _) = meet(host, self.options.port, patience)?;
-        let device = self.device(conversation.peer_address())?;
+        let mut device = self.device(conversation.peer_address())?;
         if self.options.fused {
             // The peer may need the engine while this end waits for its words.
             conversation.meanwhile(device.endpoint().idle());
         }
-        let mut bench = Bench::new(self, &device)?;
+        let outcome = self.by_tcp(&device, conversation, json);
+        capture::end(&mut device, outcome)
+    }
+
+    fn by_tcp(
+        &self,
+        device: &Device,
+        conversation: Conversation,
+        json: Json,
+    ) -> Result<(), Failure> {
+        let patience = self.options.patience();
+        let mut bench = Bench::new(self, device)?;
         let rounds = self.tool.rounds(self.direction);
         let mut session = Session::greet(conversation, self.role, rounds, &bench.hello())?;
         let own = bench.destinations((0..).map(chance));
@@ -42,14 +54,24 @@ impl Plan<'_> {
 
     /// The same over a connection by RDMA-CM, and further connections for the traffic.
     pub(super) fn over_cm(&self, json: Json) -> Result<(), Failure> {
-        let patience = self.options.patience();
         let server = self.options.host.as_deref();
         let server = server.map(|host| self.resolve(host)).transpose()?;
-        let device = match server {
+        let mut device = match server {
             Some(server) => self.device(server.ip())?,
             None => Device::at(self.options.own_address, &self.config())?,
         };
-        let manager = Manager::start(&device)?;
+        let outcome = self.by_cm(&device, server, json);
+        capture::end(&mut device, outcome)
+    }
+
+    fn by_cm(
+        &self,
+        device: &Device,
+        server: Option<SocketAddr>,
+        json: Json,
+    ) -> Result<(), Failure> {
+        let patience = self.options.patience();
+        let manager = Manager::start(device)?;
         let port = self.options.port;
         let ends = match server {
             Some(server) => Ends::Client { manager, server },
@@ -60,17 +82,17 @@ impl Plan<'_> {
                 Ends::Server { listener, stop }
             }
         };
-        let mut bench = Bench::new(self, &device)?;
+        let mut bench = Bench::new(self, device)?;
         let pair = device.endpoint().pair(PairConfig::default())?;
         let words = u64::from(self.options.pairs) * 2 * u64::from(part(self.longest()));
-        let mut messages = Messages::new(&device, pair, words, patience)?;
+        let mut messages = Messages::new(device, pair, words, patience)?;
         let offer = self.offer(bench.mtu);
         // Words are carried reliably, whatever is measured.
         let reliable = Offer {
             service: Service::Rc,
             ..offer.clone()
         };
-        let connection = ends.connect(&device, messages.pair(), &reliable, self)?;
+        let connection = ends.connect(device, messages.pair(), &reliable, self)?;
         messages.connected(connection);
         connect::Channel::extend(&mut messages, patience);
         let rounds = self.tool.rounds(self.direction).over_cm();
@@ -78,7 +100,7 @@ impl Plan<'_> {
         session.blank()?;
         let mut connections = Vec::new();
         for pair in &mut bench.pairs {
-            connections.push(ends.connect(&device, pair, &offer, self)?);
+            connections.push(ends.connect(device, pair, &offer, self)?);
         }
         session.blank()?;
         let terms: Vec<_> = connections.iter().filter_map(Connection::terms).collect();
@@ -108,6 +130,7 @@ impl Plan<'_> {
         DeviceConfig {
             nic: options.nic.clone(),
             fused: options.fused,
+            capture: options.capture.clone(),
             bytes: bytes + Messages::BYTES as usize,
             endpoint,
             patience: options.patience(),

@@ -109,6 +109,9 @@ pub(in crate::cli) struct Options {
     /// Also write the results to this file as JSON
     #[arg(long = "out_json_file", value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write what is sent to this pcapng file, each packet with its operation in words
+    #[arg(long, value_name = "FILE")]
+    pub(super) capture: Option<PathBuf>,
     /// Let the measuring thread drive the engine instead of one of its own: lowest latency
     #[arg(long)]
     pub(super) fused: bool,

@@ -50,6 +50,7 @@ unsafe impl Parameters for TransportParameters {
             pairs,
             regions,
             counters,
+            mirror,
             pair_count,
             region_count,
             tuning,

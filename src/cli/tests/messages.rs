@@ -1,0 +1,171 @@
+//! Two commands that send each other messages over memif: no root, no interface, nothing but us.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use warpwire_nic::pcap::Reader;
+
+/// A folder of the test's own.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let base = format!("warpwire-messages-{}-{name}", std::process::id());
+        let folder = Self(std::env::temp_dir().join(base));
+        std::fs::create_dir_all(&folder.0).expect("can be made");
+        folder
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Nobody is there to be told.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(output: &Output) -> String {
+    let [out, errors] =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    format!("{out}{errors}")
+}
+
+/// Runs a measurement at both ends, over a port of its own; what the two said.
+fn both(folder: &Folder, port: u16, words: &[&str], more: [&[&str]; 2]) -> [Output; 2] {
+    let socket = folder.file("socket");
+    let end = |nic: String, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
+        command.arg("bench").args(words).args(["--nic", &nic]);
+        command.args(["--port", &port.to_string(), "--patience", "30"]);
+        command.args(more).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let [server_words, client_words] = more;
+    let server = end(format!("memif:{socket},role=server"), server_words).spawn();
+    let server = server.expect("the command can be started");
+    let client = end(format!("memif:{socket}"), client_words)
+        .arg("127.0.0.1")
+        .output();
+    let server = server.wait_with_output().expect("ends");
+    [server, client.expect("the command can be started")]
+}
+
+#[test]
+fn what_is_sent_is_captured_with_its_operation() {
+    for (number, mode) in (0..).zip([&["--fused"][..], &[]]) {
+        let folder = Folder::new(&format!("capture-{number}"));
+        let files = [folder.file("server.pcapng"), folder.file("client.pcapng")];
+        let captures = [["--capture", &files[0]], ["--capture", &files[1]]];
+        let words = [&["write-bw", "--size", "8", "--iters", "64"], mode].concat();
+        let [server, client] = both(
+            &folder,
+            20_101 + number,
+            &words,
+            [&captures[0], &captures[1]],
+        );
+        assert_eq!(client.status.code(), Some(0), "{}", text(&client));
+        assert_eq!(server.status.code(), Some(0), "{}", text(&server));
+        assert!(
+            text(&client).contains("capture: 64 packets sent\n"),
+            "{}",
+            text(&client)
+        );
+        for (file, operation) in files
+            .iter()
+            .zip(["ACKNOWLEDGE to queue", "WRITE ONLY to queue"])
+        {
+            let bytes = std::fs::read(file).expect("is there");
+            let holds = |words: &str| {
+                bytes
+                    .windows(words.len())
+                    .any(|part| part == words.as_bytes())
+            };
+            assert!(holds(operation), "{file}");
+            let mut reader = Reader::new(bytes.as_slice()).expect("a capture");
+            let mut frames = 0;
+            while reader.next_record().expect("whole").is_some() {
+                frames += 1;
+            }
+            let told = text(if operation.starts_with("WRITE") {
+                &client
+            } else {
+                &server
+            });
+            assert!(
+                told.contains(&format!("capture: {frames} packets sent")),
+                "{told}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_face_measures_over_memif() {
+    let faces = [
+        "write-bw",
+        "send-bw",
+        "read-bw",
+        "write-lat",
+        "send-lat",
+        "read-lat",
+        "atomic-lat",
+    ];
+    for (number, face) in (0..).zip(faces) {
+        let folder = Folder::new(face);
+        let words = [
+            face,
+            "--fused",
+            "--iters",
+            "200",
+            "--cq-mod",
+            "7",
+            "--post_list",
+            "5",
+        ];
+        let [server, client] = both(&folder, 20_111 + number, &words, [&[], &[]]);
+        assert_eq!(client.status.code(), Some(0), "{face}: {}", text(&client));
+        assert_eq!(server.status.code(), Some(0), "{face}: {}", text(&server));
+        let row = text(&client);
+        let row = row
+            .lines()
+            .find(|line| line.split_whitespace().nth(1) == Some("200"));
+        assert!(row.is_some(), "{face}: {}", text(&client));
+    }
+}
+
+#[test]
+fn what_memif_cannot_is_refused() {
+    let folder = Folder::new("refused");
+    let nic = format!("memif:{}", folder.file("socket"));
+    let nowhere = folder.file("no/such/folder.pcapng");
+    let cases: &[(&[&str], &str)] = &[
+        (&["-R"], "-R: RDMA-CM is for links with addresses"),
+        (&["-t", "16384", "-I", "900", "-s", "900"], "-I 0"),
+        (&["-I", "913"], "912"),
+    ];
+    for (words, want) in cases {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
+        command
+            .args(["bench", "write-bw", "--nic", &nic])
+            .args(*words);
+        let output = command
+            .stdin(Stdio::null())
+            .output()
+            .expect("can be started");
+        assert_ne!(output.status.code(), Some(0), "{words:?}");
+        assert!(text(&output).contains(want), "{words:?}: {}", text(&output));
+    }
+    let words = ["write-bw", "--fused"];
+    let [_, client] = both(&folder, 20_121, &words, [&[], &["--capture", &nowhere]]);
+    assert_eq!(client.status.code(), Some(1), "{}", text(&client));
+    assert!(
+        text(&client).contains("name a file that can be written"),
+        "{}",
+        text(&client)
+    );
+}
