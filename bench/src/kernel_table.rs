@@ -140,7 +140,7 @@ fn output(program: &str, words: &[&str]) -> Option<String> {
 
 fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:26} {:14} {:>5}  {:>7} {:>7}  {:>7} {:>7} {:>7}  {:>7} {:>7}\n",
+        "{:26} {:20} {:>5}  {:>7} {:>7}  {:>7} {:>7} {:>7}  {:>7} {:>7}\n",
         "kernel",
         "over",
         "bytes",
@@ -161,7 +161,7 @@ fn table(rows: &[Row]) -> String {
         let loads = of(Space::Global, Load) + of(Space::Const, Load);
         let _ = writeln!(
             text,
-            "{:26} {:14} {:>5}  {:>7.1} {:>7.2}  {:>7.2} {:>7.2} {:>7.2}  {:>7.2} {:>7}",
+            "{:26} {:20} {:>5}  {:>7.1} {:>7.2}  {:>7.2} {:>7.2} {:>7.2}  {:>7.2} {:>7}",
             row.kernel,
             row.over,
             row.frame_bytes,
