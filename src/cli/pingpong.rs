@@ -1,19 +1,20 @@
 //! `warpwire pingpong`: messages back and forth, as `ibv_rc_pingpong` and its siblings do, with any
-//! of them at the other end.
+//! of them at the other end; or with a warpwire, and terms that both negotiate.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use warpwire_pipelines::connect::own::{self, Agreement, Feature, Offer, Wish};
 use warpwire_pipelines::connect::perftest::Role;
 use warpwire_pipelines::connect::pingpong::{self, Destination};
 use warpwire_pipelines::connect::{self, Conversation};
 use warpwire_pipelines::messaging::{
-    self, Completed, Device, DeviceConfig, EndpointConfig, Pair, PairConfig, Work,
+    self, Completed, Device, DeviceConfig, EndpointConfig, Pair, PairConfig, Path, Work,
 };
 use warpwire_protocols::rdma::{Attributes, Mtu, Start};
 use warpwire_protocols::wire::Gid;
 use warpwire_protocols::wire::aeth::RnrTimer;
-use warpwire_protocols::wire::bth::{Psn, Qpn};
+use warpwire_protocols::wire::bth::{PKey, Psn, Qpn};
 use warpwire_ring::Cause;
 use warpwire_ring::mlx5::layout::{DATAGRAM_EXTENDED, DatagramSegment, Opcode};
 use warpwire_ring::mlx5::post::{Gather, Order, Payload};
@@ -60,6 +61,11 @@ pub(super) struct Arguments {
     /// Compare the bytes of the last message
     #[arg(short = 'c', long = "chk")]
     check: bool,
+    /// With a warpwire at the other end: agree on what both can, and print it
+    #[arg(long)]
+    negotiate: bool,
+    #[command(flatten)]
+    terms: Terms,
     /// Write what is sent to this pcapng file, each packet with its operation in words
     #[arg(long, value_name = "FILE")]
     capture: Option<std::path::PathBuf>,
@@ -69,6 +75,71 @@ pub(super) struct Arguments {
         value_parser = clap::value_parser!(u64).range(1..=LONGEST_PATIENCE)
     )]
     patience: u64,
+}
+
+/// What is negotiated about, besides service and MTU.
+#[derive(clap::Args)]
+struct Terms {
+    /// Traffic class, DSCP and ECN; what the other end wishes, or 0, if absent
+    #[arg(long, value_name = "NUMBER", requires = "negotiate")]
+    traffic_class: Option<u8>,
+    /// Hop limit; what the other end wishes, or 64, if absent
+    #[arg(
+        long, value_name = "NUMBER", requires = "negotiate",
+        value_parser = clap::value_parser!(u8).range(1..)
+    )]
+    hop_limit: Option<u8>,
+    /// Partition key, in hexadecimal digits
+    #[arg(
+        long, value_name = "KEY", requires = "negotiate", default_value = "ffff",
+        value_parser = partition
+    )]
+    pkey: PKey,
+    /// Send again only what was lost, if the other end can as well
+    #[arg(long, requires = "negotiate")]
+    selective: bool,
+}
+
+impl Terms {
+    fn offer(&self, arguments: &Arguments, device: &Device, mtu: Mtu, own: &Destination) -> Offer {
+        let wish = |value: Option<u8>| value.map_or(Wish::Any, Wish::Just);
+        let region = device.region();
+        Offer {
+            service: match arguments.connection {
+                Connection::Rc => own::Service::Rc,
+                Connection::Uc => own::Service::Uc,
+                Connection::Ud => own::Service::Ud,
+            },
+            gid: own.gid,
+            // At most 4096.
+            mtu: mtu.bytes() as u16,
+            traffic_class: wish(self.traffic_class),
+            hop_limit: wish(self.hop_limit),
+            pkey: self.pkey,
+            reads: 1,
+            reads_served: 1,
+            max_message: LONGEST_MESSAGE as u32,
+            features: match self.selective {
+                true => vec![Feature::Selective],
+                false => Vec::new(),
+            },
+            queue_pairs: vec![own::Destination {
+                qp: own.qp,
+                psn: own.psn,
+                rkey: region.key,
+                address: region.address,
+                length: region.length,
+            }],
+        }
+    }
+}
+
+fn partition(digits: &str) -> Result<PKey, String> {
+    let digits = digits.strip_prefix("0x").unwrap_or(digits);
+    let key = u16::from_str_radix(digits, 16).ok();
+    let key = key.filter(|key| key & 0x7fff != 0);
+    key.map(PKey)
+        .ok_or_else(|| "write hexadecimal digits such as 8001; 0 and 8000 are no keys".to_owned())
 }
 
 fn ended(what: &str, cause: Cause) -> Failure {
@@ -138,11 +209,19 @@ fn play(
         psn: Psn::new(chance() as u32),
         gid: Gid(device.gid()),
     };
+    let nobody = || Failure::Bench("the peer has no queue pair".to_owned());
+    if arguments.negotiate {
+        let offer = arguments.terms.offer(arguments, device, mtu, &own);
+        let agreement = own::negotiate(conversation, role, &offer)?;
+        print!("{agreement}");
+        run.settle(&agreement)?.ok_or_else(nobody)?;
+        own::ready(conversation)?;
+        run.play(role == Role::Client)?;
+        return Ok(own::part(conversation)?);
+    }
     println!("  local address:  {own}");
-    let peer = run
-        .exchange(conversation, role, &own, mtu)?
-        .ok_or_else(|| Failure::Bench("the peer has no queue pair".to_owned()))?;
-    println!("  remote address: {peer}");
+    let peer = run.exchange(conversation, role, &own, mtu)?;
+    println!("  remote address: {}", peer.ok_or_else(nobody)?);
     run.play(role == Role::Client)
 }
 
@@ -184,6 +263,8 @@ struct Run<'a> {
 
 const GRH: u64 = 40;
 const KEY: u32 = 0x1111_1111;
+/// Hops that a packet may make unless something else was agreed on.
+const HOPS: u8 = 64;
 
 impl<'a> Run<'a> {
     fn new(device: &'a Device, arguments: &'a Arguments, size: u32) -> Result<Self, Failure> {
@@ -234,6 +315,26 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Makes the queue pair ready by what was negotiated; nothing if the peer offered none.
+    fn settle(&mut self, agreement: &Agreement) -> Result<Option<()>, Failure> {
+        let Some((attributes, start)) = agreement.attributes(0) else {
+            return Ok(None);
+        };
+        let number = |wish, other| match wish {
+            Wish::Just(number) => number,
+            Wish::Any => other,
+        };
+        let Offer {
+            traffic_class,
+            hop_limit,
+            ..
+        } = agreement.agreed;
+        let peer = &agreement.theirs.gid;
+        let (traffic_class, hop_limit) = (number(traffic_class, 0), number(hop_limit, HOPS));
+        self.connect(attributes, start, peer, traffic_class, hop_limit)?;
+        Ok(Some(()))
+    }
+
     fn become_ready(
         &mut self,
         own: &Destination,
@@ -243,21 +344,38 @@ impl<'a> Run<'a> {
         let attributes = Attributes {
             service: self.arguments.connection.service(),
             mtu,
-            timeout: 14,
-            retries: 7,
-            rnr_retries: 7,
-            rnr_timer: RnrTimer::new(12).unwrap_or(RnrTimer::SHORTEST),
             reads: 1,
+            local_qp: own.qp,
             remote_qp: peer.qp,
-            qkey: KEY,
             ..Attributes::default()
         };
         let start = Start {
             send: own.psn,
             receive: peer.psn,
         };
-        let (number, other) = (own.qp.value(), peer.qp.value());
-        let path = self.device.path(&peer.gid.0, number, other, 0)?;
+        self.connect(attributes, start, &peer.gid, 0, HOPS)
+    }
+
+    fn connect(
+        &mut self,
+        attributes: Attributes,
+        start: Start,
+        peer: &Gid,
+        traffic_class: u8,
+        hop_limit: u8,
+    ) -> Result<(), Failure> {
+        let attributes = Attributes {
+            timeout: 14,
+            retries: 7,
+            rnr_retries: 7,
+            rnr_timer: RnrTimer::new(12).unwrap_or(RnrTimer::SHORTEST),
+            qkey: KEY,
+            ..attributes
+        };
+        let other = attributes.remote_qp.value();
+        let number = self.pair.number();
+        let path = self.device.path(&peer.0, number, other, traffic_class)?;
+        let path = Path { hop_limit, ..path };
         self.pair.connect(attributes, start, path)?;
         if self.arguments.connection == Connection::Ud {
             self.order.datagram = Some(DatagramSegment {
@@ -269,10 +387,10 @@ impl<'a> Run<'a> {
                 rlid: path.source_port.into(),
                 reserved0: [0; 4],
                 rmac: path.next_hop,
-                tclass: 0,
-                hop_limit: path.hop_limit,
+                tclass: traffic_class,
+                hop_limit,
                 grh_gid_fl: 0.into(),
-                rgid: peer.gid.0,
+                rgid: peer.0,
             });
         }
         self.fill()

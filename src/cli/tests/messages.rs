@@ -36,10 +36,14 @@ fn text(output: &Output) -> String {
 
 /// Runs a measurement at both ends, over a port of its own; what the two said.
 fn both(folder: &Folder, port: u16, words: &[&str], more: [&[&str]; 2]) -> [Output; 2] {
+    pair(folder, port, &[&["bench"], words].concat(), more)
+}
+
+fn pair(folder: &Folder, port: u16, words: &[&str], more: [&[&str]; 2]) -> [Output; 2] {
     let socket = folder.file("socket");
     let end = |nic: String, more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
-        command.arg("bench").args(words).args(["--nic", &nic]);
+        command.args(words).args(["--nic", &nic]);
         command.args(["--port", &port.to_string(), "--patience", "30"]);
         command.args(more).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -135,6 +139,90 @@ fn every_face_measures_over_memif() {
             .lines()
             .find(|line| line.split_whitespace().nth(1) == Some("200"));
         assert!(row.is_some(), "{face}: {}", text(&client));
+    }
+}
+
+#[test]
+fn two_ends_negotiate_and_print_what_they_agreed_on() {
+    type Words = &'static [&'static str];
+    let cases: &[(&str, [Words; 2], Words)] = &[
+        (
+            "rc",
+            [
+                &["--mtu", "512", "--selective"],
+                &["--traffic-class", "104", "--selective"],
+            ],
+            &[
+                "mtu 1024 512 512",
+                "traffic_class 104 any 104",
+                "features selective selective",
+            ],
+        ),
+        (
+            "uc",
+            [&["--hop-limit", "7", "--pkey", "8001"], &["--pkey", "1"]],
+            &["hop_limit any 7 7", "pkey 0001 8001"],
+        ),
+        ("ud", [&[], &["--size", "700"]], &["service ud ud ud"]),
+    ];
+    for (number, (service, ends, rows)) in (0..).zip(cases) {
+        let folder = Folder::new(&format!("negotiate-{service}"));
+        let words = [
+            "pingpong",
+            "--negotiate",
+            "--connection",
+            service,
+            "-n",
+            "50",
+            "-c",
+        ];
+        let ends = ends.map(|end| {
+            let size: &[&str] = match *service {
+                "ud" if end.is_empty() => &["--size", "700"],
+                _ => &[],
+            };
+            [end, size].concat()
+        });
+        let [server, client] = pair(&folder, 20_131 + number, &words, [&ends[0], &ends[1]]);
+        assert_eq!(
+            client.status.code(),
+            Some(0),
+            "{service}: {}",
+            text(&client)
+        );
+        assert_eq!(
+            server.status.code(),
+            Some(0),
+            "{service}: {}",
+            text(&server)
+        );
+        let said = text(&client);
+        let lines = said.lines();
+        let lines: Vec<String> = lines
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        for row in *rows {
+            let is_there = lines.iter().any(|line| line.starts_with(row));
+            assert!(is_there, "{service} {row}: {said}");
+        }
+    }
+}
+
+#[test]
+fn what_two_ends_differ_in_is_named_at_both() {
+    let cases: &[([&[&str]; 2], &str)] = &[
+        ([&["--pkey", "8001"], &["--pkey", "8002"]], "pkey"),
+        ([&["--hop-limit", "7"], &["--hop-limit", "8"]], "hop_limit"),
+        ([&["--connection", "uc"], &[]], "service"),
+    ];
+    for (number, (ends, field)) in (0..).zip(cases) {
+        let folder = Folder::new(&format!("differ-{field}"));
+        let words = ["pingpong", "--negotiate", "-n", "5"];
+        let outputs = pair(&folder, 20_141 + number, &words, *ends);
+        for output in &outputs {
+            assert_eq!(output.status.code(), Some(1), "{field}: {}", text(output));
+            assert!(text(output).contains(field), "{field}: {}", text(output));
+        }
     }
 }
 
