@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use warpwire_device::{Place, Receiver, Scalar, ScalarHost, Sender};
+use warpwire_device::{Receiver, Scalar, ScalarHost, Sender};
 use warpwire_gpu::Arena;
 use warpwire_ring::memif::{ClientRx, ClientTx, Role, ServerRx, ServerTx};
 use warpwire_ring::{Cause, Format, Meta, Post, PostFlags, QueueBlock, Receive, Transmit};
@@ -208,15 +208,6 @@ impl<R: Receive + Send, T: Transmit + Send> Queues for Driver<R, T> {
 struct Alone;
 
 impl ScalarHost for Alone {
-    fn place(&self) -> Place {
-        Place {
-            warp: 0,
-            warps: 1,
-            block: 0,
-            blocks: 1,
-        }
-    }
-
     /// Nothing here waits.
     fn now_ns(&self) -> u64 {
         0

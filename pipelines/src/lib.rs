@@ -6,6 +6,7 @@
 //! Invariant: nothing here knows a stage by name: stages say of themselves what the host must know.
 
 pub mod connect;
+mod copies;
 pub mod file;
 pub mod files;
 pub mod messaging;

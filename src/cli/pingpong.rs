@@ -16,8 +16,8 @@ use warpwire_protocols::wire::Gid;
 use warpwire_protocols::wire::aeth::RnrTimer;
 use warpwire_protocols::wire::bth::{PKey, Psn, Qpn};
 use warpwire_ring::Cause;
-use warpwire_ring::mlx5::layout::{DATAGRAM_EXTENDED, DatagramSegment, Opcode};
-use warpwire_ring::mlx5::post::{Gather, Order, Payload};
+use warpwire_ring::mlx5::layout::Opcode;
+use warpwire_ring::mlx5::post::{Order, Payload};
 
 use super::meet::meet;
 use super::perftest::{Connection, LONGEST_MESSAGE, LONGEST_PATIENCE};
@@ -378,32 +378,15 @@ impl<'a> Run<'a> {
         let path = Path { hop_limit, ..path };
         self.pair.connect(attributes, start, path)?;
         if self.arguments.connection == Connection::Ud {
-            self.order.datagram = Some(DatagramSegment {
-                qkey: KEY.into(),
-                reserved: 0.into(),
-                dqp_dct: (other | DATAGRAM_EXTENDED).into(),
-                stat_rate_sl: 0,
-                fl_mlid: 0,
-                rlid: path.source_port.into(),
-                reserved0: [0; 4],
-                rmac: path.next_hop,
-                tclass: traffic_class,
-                hop_limit,
-                grh_gid_fl: 0.into(),
-                rgid: peer.0,
-            });
+            self.order.datagram = Some(path.datagram(other, KEY, peer.0));
         }
         self.fill()
     }
 
     /// Posts receives up to the depth.
     fn fill(&mut self) -> Result<(), Failure> {
-        let region = self.device.region();
-        let piece = Gather {
-            address: region.address + GRH - self.header(),
-            length: self.size + self.header() as u32,
-            key: region.key,
-        };
+        let (at, length) = (GRH - self.header(), self.size + self.header() as u32);
+        let piece = self.device.region().gather(at, length);
         while self.posted < self.arguments.depth {
             self.pair.receive(&[piece])?;
             self.posted += 1;
@@ -412,12 +395,7 @@ impl<'a> Run<'a> {
     }
 
     fn send(&mut self) -> Result<(), Failure> {
-        let region = self.device.region();
-        let piece = [Gather {
-            address: region.address + GRH,
-            length: self.size,
-            key: region.key,
-        }];
+        let piece = [self.device.region().gather(GRH, self.size)];
         let (order, payload) = (self.order, Payload::Pieces(&piece));
         self.pair.post(&[Work { order, payload }])?;
         Ok(())

@@ -274,12 +274,7 @@ impl<'a> Dialogue<'a> {
     }
 
     fn piece(&self, at: u64, length: u32) -> Gather {
-        let region = self.device.region();
-        Gather {
-            address: region.address + at,
-            length,
-            key: region.key,
-        }
+        self.device.region().gather(at, length)
     }
 
     /// Takes the next client. False if we are told to end.

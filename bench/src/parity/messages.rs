@@ -14,7 +14,7 @@ use warpwire_gpu::Arena;
 use warpwire_nic::soft::Dice;
 use warpwire_protocols::rdma::{Attributes, Mtu, Service, Start};
 use warpwire_protocols::wire::bth::{Psn, Qpn};
-use warpwire_ring::mlx5::layout::{Cqe, DATAGRAM_EXTENDED, DatagramSegment, Opcode};
+use warpwire_ring::mlx5::layout::{Cqe, DatagramSegment, Opcode};
 use warpwire_ring::mlx5::post::{Gather, Order, Payload};
 use warpwire_ring::{DeviceAddress, Location};
 
@@ -317,18 +317,9 @@ fn datagram(place: usize) -> DatagramSegment {
     let mut rgid = [0; 16];
     rgid[10..].copy_from_slice(&[0xff, 0xff, 10, 0, 0, peer as u8]);
     DatagramSegment {
-        qkey: QKEY.into(),
-        reserved: 0.into(),
-        dqp_dct: (DATAGRAM_EXTENDED | NUMBER | peer as u32).into(),
-        stat_rate_sl: 0,
-        fl_mlid: 0,
-        rlid: 0.into(),
-        reserved0: [0; 4],
         rmac: [2, 0, 0, 0, 0, peer as u8],
-        tclass: 0,
         hop_limit: 64,
-        grh_gid_fl: 0.into(),
-        rgid,
+        ..DatagramSegment::to(NUMBER | peer as u32, QKEY, rgid)
     }
 }
 

@@ -8,7 +8,7 @@ use warpwire::pipelines::messaging::{
 };
 use warpwire_protocols::rdma::{Attributes, ROUTE_HEADER_BYTES, Service, Start};
 use warpwire_protocols::wire::bth::Psn;
-use warpwire_ring::mlx5::layout::{DATAGRAM_EXTENDED, DatagramSegment, Opcode};
+use warpwire_ring::mlx5::layout::{DatagramSegment, Opcode};
 use warpwire_ring::mlx5::post::{Gather, Order, Payload};
 
 use super::puppet::Its;
@@ -70,20 +70,8 @@ impl Own {
         let path = self.device.path(&its.gid, own, other, 0);
         let path = path.map_err(|error| error.to_string())?;
         self.service = wire.service;
-        self.datagram = (wire.service == Service::Ud).then(|| DatagramSegment {
-            qkey: its.qkey.into(),
-            reserved: 0.into(),
-            dqp_dct: (other | DATAGRAM_EXTENDED).into(),
-            stat_rate_sl: 0,
-            fl_mlid: 0,
-            rlid: path.source_port.into(),
-            reserved0: [0; 4],
-            rmac: path.next_hop,
-            tclass: 0,
-            hop_limit: path.hop_limit,
-            grh_gid_fl: 0.into(),
-            rgid: its.gid,
-        });
+        self.datagram =
+            (wire.service == Service::Ud).then(|| path.datagram(other, its.qkey, its.gid));
         let joined = self.pair.connect(attributes, start, path);
         joined.map_err(|error| error.to_string())
     }
@@ -93,12 +81,7 @@ impl Own {
     }
 
     fn piece(&self, at: u64, length: u32) -> Gather {
-        let region = self.device.region();
-        Gather {
-            address: region.address + at,
-            length,
-            key: region.key,
-        }
+        self.device.region().gather(at, length)
     }
 
     /// The address and the key of a part of our memory, as the puppet reads them.

@@ -90,26 +90,16 @@ fn serve(port: u16) -> Outcome<()> {
 
 /// Where the other end's message goes.
 fn answer(device: &Device) -> Gather {
-    let region = device.region();
-    Gather {
-        address: region.address,
-        length: LENGTH,
-        key: region.key,
-    }
+    device.region().gather(0, LENGTH)
 }
 
 /// Sends a message, padded with zeros, and waits until it was taken.
 fn send(pair: &mut Pair, device: &Device, text: &[u8]) -> Outcome<()> {
-    let region = device.region();
     let place = u64::from(LENGTH);
     let mut bytes = text.to_vec();
     bytes.resize(LENGTH as usize, 0);
     device.write(place, &bytes)?;
-    let piece = [Gather {
-        address: region.address + place,
-        length: LENGTH,
-        key: region.key,
-    }];
+    let piece = [device.region().gather(place, LENGTH)];
     let order = Order::new(Opcode::SEND);
     let payload = Payload::Pieces(&piece);
     pair.post(&[Work { order, payload }])?;

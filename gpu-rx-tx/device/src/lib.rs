@@ -23,6 +23,7 @@
 pub mod area;
 pub mod batch;
 mod completion;
+pub mod copies;
 mod forward;
 mod gather;
 pub mod kernel;
@@ -42,6 +43,7 @@ pub mod wait;
 
 pub use area::Area;
 pub use batch::{Batch, MAX_BATCH};
+pub use copies::{COPY_AT, Copied, Copies, CopyBlock, CopyHead};
 pub use kernel::{KernelRow, VERDICT_OFFSET};
 pub use lockstep::{Lockstep, WarpHost};
 pub use piece::{Piece, Words};

@@ -4,8 +4,11 @@ use crate::simt::{Place, Simt};
 
 /// What a scalar warp needs from the executor that runs it.
 pub trait ScalarHost {
-    /// Where the warp stands in its launch. Constant; read once when the warp starts.
-    fn place(&self) -> Place;
+    /// Where the warp stands in its launch: alone, unless it is said otherwise. Constant; read once
+    /// when the warp starts.
+    fn place(&self) -> Place {
+        Place::ALONE
+    }
 
     /// See [`Simt::now_ns`].
     fn now_ns(&self) -> u64;

@@ -15,6 +15,16 @@ pub struct Place {
     pub blocks: u32,
 }
 
+impl Place {
+    /// The only warp of its launch.
+    pub const ALONE: Self = Self {
+        warp: 0,
+        warps: 1,
+        block: 0,
+        blocks: 1,
+    };
+}
+
 /// The machine under the code: a warp of lanes, a block of warps, a clock.
 ///
 /// Functions take `simt: &S` and are monomorphised for each backend: [`crate::Scalar`] (one lane a

@@ -8,7 +8,7 @@
 use core::marker::PhantomData;
 use core::num::NonZeroU32;
 
-use warpwire_device::{Area, Frame, MAX_BATCH, Receiver, Sender, SharedCounters, Simt};
+use warpwire_device::{Area, Copies, Frame, MAX_BATCH, Receiver, Sender, SharedCounters, Simt};
 use warpwire_protocols::checksum::Engine as Sum;
 use warpwire_protocols::rdma::ROUTE_HEADER_BYTES;
 use warpwire_ring::mlx5::serve::Bytes;
@@ -16,7 +16,6 @@ use warpwire_ring::{Cause, Location, Receive, Region, Transmit};
 
 use crate::arrive::{Arrival, Seen, look, packets};
 use crate::count::{self, Counts};
-use crate::mirror::Mirror;
 use crate::pairs::{DATAGRAM, NOTHING, Order, Pairs, Pieces};
 use crate::tables::{EngineBlock, EngineCounters, PairBlock};
 
@@ -29,7 +28,8 @@ pub struct Engine<'a, R, T, E> {
     pub(crate) capacity: NonZeroU32,
     /// Slots of the largest frame.
     pub(crate) most_parts: NonZeroU32,
-    pub(crate) mirror: Option<Mirror>,
+    /// Where copies of packets that leave go.
+    pub(crate) mirror: Option<Copies>,
     sums: PhantomData<E>,
 }
 
@@ -57,7 +57,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
         let capacity = NonZeroU32::new(sender.slot_bytes());
         let capacity = capacity.filter(|capacity| capacity.get() >= LEAST_SLOT);
         let capacity = capacity.ok_or(Cause::FrameTooLong)?;
-        let most_parts = slots(LARGEST, capacity)
+        let most_parts = slots(LARGEST_FRAME, capacity)
             .min(sender.max_parts())
             .min(sender.depth());
         // SAFETY: the block's counters, by the promise.
@@ -76,7 +76,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
                 now_ns: 0,
             },
             // SAFETY: the block's mirror, by the promise.
-            mirror: unsafe { Mirror::attach(block.mirror) },
+            mirror: unsafe { Copies::attach(block.mirror) },
             sums: PhantomData,
         })
     }
@@ -233,8 +233,8 @@ pub(crate) fn area(bytes: &Bytes) -> Area {
 
 /// Bytes of headers and invariant CRC of any packet, with a tag and IPv6.
 pub(crate) const LARGEST_HEADERS: u32 = 18 + 40 + 8 + 40 + 4;
-/// Bytes of the largest frame.
-pub(crate) const LARGEST: u32 = 4096 + LARGEST_HEADERS;
+/// Bytes of the largest frame that an engine sends.
+pub const LARGEST_FRAME: u32 = 4096 + LARGEST_HEADERS;
 /// The smallest slots that an engine works with: headers lie in one.
 const LEAST_SLOT: u32 = 128;
 const IPV4_BYTES: u32 = 20;

@@ -81,6 +81,21 @@ impl Job {
     }
 }
 
+impl Path {
+    /// Says in a datagram's request that it takes this way to a queue pair of the peer that has
+    /// this address.
+    pub fn datagram(&self, number: u32, qkey: u32, gid: [u8; 16]) -> DatagramSegment {
+        DatagramSegment {
+            rlid: self.source_port.into(),
+            rmac: self.next_hop,
+            tclass: self.traffic_class,
+            hop_limit: self.hop_limit,
+            grh_gid_fl: (self.flow_label & 0x000f_ffff).into(),
+            ..DatagramSegment::to(number, qkey, gid)
+        }
+    }
+}
+
 /// The way of a datagram: the queue pair's own side, and the peer that its request names.
 #[inline(never)]
 pub(crate) fn datagram_path(own: &Path, to: &DatagramSegment) -> Path {

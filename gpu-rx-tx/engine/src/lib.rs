@@ -19,7 +19,6 @@ mod count;
 mod depart;
 mod engine;
 mod job;
-mod mirror;
 mod pairs;
 mod payload;
 mod send;
@@ -27,5 +26,4 @@ mod sum;
 pub mod tables;
 mod tell;
 
-pub use engine::Engine;
-pub use mirror::{MIRROR_BYTES_AT, MIRROR_SLOT_BYTES, MirrorBlock, MirrorHead};
+pub use engine::{Engine, LARGEST_FRAME};

@@ -4,7 +4,7 @@
     reason = "reads queues by the addresses that the host gave"
 )]
 
-use warpwire_device::{Claim, MAX_BATCH, Simt};
+use warpwire_device::{Claim, CopyHead, MAX_BATCH, Simt};
 use warpwire_protocols::checksum::Engine as Sum;
 use warpwire_protocols::rdma::{Outgoing, Service};
 use warpwire_protocols::wire::bth::Qpn;
@@ -55,8 +55,14 @@ impl<R: Receive, T: Transmit, E: Sum> Engine<'_, R, T, E> {
                 }
             }
             if let Some(mirror) = &self.mirror {
+                let head = CopyHead {
+                    time_ns: self.pairs.now_ns,
+                    sequence: 0,
+                    length: bytes,
+                    kept: bytes,
+                };
                 let slot = |part| self.sender.slot(claim.as_ref()?, part);
-                mirror.take(simt, self.pairs.now_ns, is_made, bytes, slot);
+                mirror.offer(simt, is_made, &head, |_| true, slot);
             }
         }
         let published = self.sender.publish(simt);

@@ -20,7 +20,8 @@ pub struct EngineBlock {
     pub regions: DeviceAddress,
     /// The block's [`EngineCounters`].
     pub counters: DeviceAddress,
-    /// A [`crate::MirrorBlock`] for copies of packets that leave; null for none.
+    /// A [`warpwire_device::CopyBlock`] for copies of packets that leave, which nobody else fills; null
+    /// for none.
     pub mirror: DeviceAddress,
     /// How many queue pairs there may be; a power of two.
     pub pair_count: u32,

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use warpwire_device::{Place, Scalar, ScalarHost};
+use warpwire_device::{Scalar, ScalarHost};
 use warpwire_engine::Engine;
 use warpwire_engine::tables::EngineBlock;
 use warpwire_gpu::executor::Clock;
@@ -107,15 +107,6 @@ impl Drop for Transport {
 struct Seat(Clock);
 
 impl ScalarHost for Seat {
-    fn place(&self) -> Place {
-        Place {
-            warp: 0,
-            warps: 1,
-            block: 0,
-            blocks: 1,
-        }
-    }
-
     fn now_ns(&self) -> u64 {
         self.0.now_ns()
     }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use warpwire_device::{Place, Receiver, Scalar, ScalarHost, Sender};
+use warpwire_device::{Receiver, Scalar, ScalarHost, Sender};
 use warpwire_nic::QueuePair;
 use warpwire_ring::{Post, Receive, Transmit};
 
@@ -18,14 +18,6 @@ pub(crate) struct Port<R, T> {
 struct Alone(Instant);
 
 impl ScalarHost for Alone {
-    fn place(&self) -> Place {
-        Place {
-            warps: 1,
-            blocks: 1,
-            ..Place::default()
-        }
-    }
-
     fn now_ns(&self) -> u64 {
         self.0.elapsed().as_nanos() as u64
     }

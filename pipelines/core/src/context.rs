@@ -1,12 +1,11 @@
 //! What a stage has besides its frame: the warp, its arguments' tables, its counters, its ports.
 
-use warpwire_device::{SharedCounters, Simt};
+use warpwire_device::{Copies, SharedCounters, Simt};
 
 use crate::block::{Block, Port};
 use crate::packet::Packet;
 use crate::program::Op;
 use crate::rule::{Rule, Subject};
-use crate::sample::Ring;
 use crate::spec::{COMMON_COUNTERS, PackedAddress, Span};
 
 /// What a stage has besides its frame.
@@ -17,7 +16,7 @@ pub struct Context<'a, S> {
     /// The operation: the stage, its matchers and its arguments.
     pub op: &'a Op,
     pub(crate) counters: SharedCounters,
-    pub(crate) samples: Option<Ring>,
+    pub(crate) samples: Option<Copies>,
     pub(crate) tables: Tables<'a>,
     pub(crate) block: &'a Block,
     pub(crate) port: &'a Port,
@@ -74,7 +73,7 @@ impl<'a, S: Simt> Context<'a, S> {
 
     /// The samples ring of the stage, if it has one.
     #[inline(always)]
-    pub fn samples(&self) -> Option<Ring> {
+    pub fn samples(&self) -> Option<Copies> {
         self.samples
     }
 

@@ -7,7 +7,7 @@
 use std::string::String;
 use std::vec::Vec;
 
-use warpwire_device::{Area, Place, Scalar, ScalarHost, SharedCounters};
+use warpwire_device::{Area, Scalar, ScalarHost, SharedCounters};
 use warpwire_ring::{DeviceAddress, Location, QueueBlock, Region};
 
 use crate::block::{Block, Port};
@@ -184,15 +184,6 @@ impl Memory {
 pub(crate) struct Host;
 
 impl ScalarHost for Host {
-    fn place(&self) -> Place {
-        Place {
-            warp: 0,
-            warps: 1,
-            block: 0,
-            blocks: 1,
-        }
-    }
-
     fn now_ns(&self) -> u64 {
         7
     }

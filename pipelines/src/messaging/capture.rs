@@ -3,21 +3,18 @@
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use warpwire_engine::{MIRROR_BYTES_AT, MIRROR_SLOT_BYTES, MirrorBlock, MirrorHead};
+use warpwire_gpu::Service;
 use warpwire_gpu::executor::Clock;
-use warpwire_gpu::{Arena, Service};
 use warpwire_nic::pcap::{Format, Writer, create_file};
 use warpwire_protocols::parse::{Kind, parse_slow};
 use warpwire_protocols::rdma::{EXTENDED_WORDS, Incoming};
 use warpwire_protocols::wire::aeth::Syndrome;
 use warpwire_protocols::wire::bth;
 use warpwire_protocols::wire::opcode::ExtendedHeaders;
-use warpwire_ring::DeviceAddress;
 
-use super::table::MirrorPlaces;
+use crate::copies::CopyRing;
 
 /// What a capture holds.
 #[derive(Clone, Debug, Default)]
@@ -33,30 +30,26 @@ pub struct CaptureReport {
 /// A capture under way, to be put on a thread of an executor. What is left is written when it is
 /// dropped.
 pub(super) struct Capture {
-    arena: Arc<Arena>,
-    places: MirrorPlaces,
+    ring: CopyRing,
     writer: Writer<BufWriter<File>>,
     /// Nanoseconds since 1970 at time 0 of the engine's clock.
     epoch_ns: u64,
+    /// Copies that were taken out of the ring.
+    drained: u64,
     report: Arc<Mutex<CaptureReport>>,
 }
 
 impl Capture {
     /// Makes the file.
-    pub(super) fn create(
-        path: &Path,
-        arena: Arc<Arena>,
-        places: MirrorPlaces,
-        clock: &Clock,
-    ) -> io::Result<Self> {
+    pub(super) fn create(path: &Path, ring: CopyRing, clock: &Clock) -> io::Result<Self> {
         let file = BufWriter::new(create_file(path)?);
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let since = since.map_or(0, |since| since.as_nanos() as u64);
         Ok(Self {
-            arena,
-            places,
+            ring,
             writer: Writer::new(file, Format::Pcapng)?,
             epoch_ns: since.saturating_sub(clock.now_ns()),
+            drained: 0,
             report: Arc::default(),
         })
     }
@@ -68,55 +61,19 @@ impl Capture {
 
     /// Writes up to `most` packets; how many there were.
     fn drain(&mut self, most: u32) -> u32 {
-        let at = |offset: usize| self.places.block.offset(offset as u64);
-        let written = at(std::mem::offset_of!(MirrorBlock, written));
-        let read = at(std::mem::offset_of!(MirrorBlock, read));
-        let lost = at(std::mem::offset_of!(MirrorBlock, lost));
-        let arena = Arc::clone(&self.arena);
-        let words = (arena.half_word(written), arena.half_word(read));
-        let (Ok(written), Ok(read)) = words else {
-            return 0;
-        };
-        // pairs with: the engine's release of what it has written.
-        let end = written.load(Ordering::Acquire);
-        let start = read.load(Ordering::Relaxed);
-        let count = end.wrapping_sub(start).min(most);
-        for number in 0..count {
-            let index = start.wrapping_add(number);
-            let outcome = self.write(index & (self.places.depth - 1));
-            // pairs with: the engine's acquire before it writes a slot again.
-            read.store(index.wrapping_add(1), Ordering::Release);
-            let mut report = locked(&self.report);
-            match outcome {
+        let (writer, epoch_ns) = (&mut self.writer, self.epoch_ns);
+        let mut report = locked(&self.report);
+        let count = self.ring.drain(most, |head, bytes| {
+            let time_ns = epoch_ns.saturating_add(head.time_ns);
+            match writer.write_with(time_ns, bytes, &describe(bytes)) {
                 Ok(()) => report.packets += 1,
                 Err(error) => {
                     report.failure.get_or_insert_with(|| error.to_string());
                 }
             }
-        }
-        if let Ok(lost) = arena.word(lost) {
-            locked(&self.report).lost = lost.load(Ordering::Relaxed);
-        }
+        });
+        self.drained += u64::from(count);
         count
-    }
-
-    fn write(&mut self, slot: u32) -> io::Result<()> {
-        let offset = u64::from(slot) * u64::from(MIRROR_SLOT_BYTES);
-        let at = self.places.slots.offset(offset);
-        let mut head = [0; size_of::<MirrorHead>()];
-        let mut bytes = [0; (MIRROR_SLOT_BYTES - MIRROR_BYTES_AT) as usize];
-        let missing = |_| io::Error::other("the ring of copies is gone");
-        self.arena.read(at, &mut head).map_err(missing)?;
-        let ([time, rest], _) = head.as_chunks::<8>() else {
-            return Ok(());
-        };
-        let [a, b, c, d, ..] = *rest;
-        let length = (u32::from_le_bytes([a, b, c, d]) as usize).min(bytes.len());
-        let bytes = bytes.get_mut(..length).unwrap_or_default();
-        let first = at.offset(u64::from(MIRROR_BYTES_AT));
-        self.arena.read(first, bytes).map_err(missing)?;
-        let time_ns = self.epoch_ns.saturating_add(u64::from_le_bytes(*time));
-        self.writer.write_with(time_ns, bytes, &describe(bytes))
     }
 }
 
@@ -137,8 +94,10 @@ impl Service for Capture {
 impl Drop for Capture {
     fn drop(&mut self) {
         self.drain(u32::MAX);
-        if let Err(error) = self.writer.flush() {
-            let mut report = locked(&self.report);
+        let flushed = self.writer.flush();
+        let mut report = locked(&self.report);
+        report.lost = self.ring.offered().saturating_sub(self.drained);
+        if let Err(error) = flushed {
             report.failure.get_or_insert_with(|| error.to_string());
         }
     }
@@ -156,17 +115,10 @@ fn read(frame: &[u8]) -> Option<String> {
     }
     let behind = usize::from(headers.payload);
     let transport = frame.get(behind.checked_sub(bth::Header::LENGTH)?..)?;
-    let (fours, _) = transport.as_chunks::<4>();
-    let mut words = fours.iter().map(|four| u32::from_be_bytes(*four));
-    let (first, second, third) = (words.next()?, words.next()?, words.next()?);
-    let header = bth::Header {
-        opcode: (first >> 24) as u8,
-        flags: (first >> 16) as u8,
-        pkey: (first as u16).into(),
-        destination_qp: second.into(),
-        psn: third.into(),
-    };
-    let bth = bth::Repr::parse(&header).ok()?;
+    let (header, rest) = bth::Header::split(transport).ok()?;
+    let bth = bth::Repr::parse(header).ok()?;
+    let (fours, _) = rest.as_chunks::<4>();
+    let words = fours.iter().map(|four| u32::from_be_bytes(*four));
     let mut extended = [0; EXTENDED_WORDS];
     for (word, value) in extended.iter_mut().zip(words) {
         *word = value;
@@ -223,23 +175,6 @@ fn in_words(bth: &bth::Repr, packet: &Incoming) -> String {
         words += &format!(", {} bytes here", packet.payload);
     }
     words
-}
-
-/// Packets of an endpoint that wait for the host at most.
-pub(super) const MIRRORED: u32 = 1024;
-
-/// Bytes of a ring of copies.
-pub(super) const fn mirror_bytes(depth: u32) -> usize {
-    depth as usize * MIRROR_SLOT_BYTES as usize + 4 * size_of::<MirrorBlock>()
-}
-
-/// An empty ring of copies.
-pub(super) fn mirror_block(slots: DeviceAddress, depth: u32) -> MirrorBlock {
-    MirrorBlock {
-        slots,
-        depth,
-        ..MirrorBlock::default()
-    }
 }
 
 #[cfg(test)]

@@ -299,13 +299,12 @@ impl Endpoint {
     /// Begins a capture of what is sent, as a service for a thread of an executor. A file that
     /// cannot be written any more is told by the report.
     pub(super) fn capture(&self, path: &Path) -> Result<Capture, Error> {
-        let places = self.table.mirror.ok_or(Error::Setting {
+        let ring = self.table.mirror.clone().ok_or(Error::Setting {
             field: "is_captured",
             value: 0,
             must: "true where a capture is wanted",
         })?;
-        let arena = Arc::clone(&self.table.arena);
-        let capture = Capture::create(path, arena, places, &self.host.clock);
+        let capture = Capture::create(path, ring, &self.host.clock);
         capture.map_err(|source| Error::File {
             path: path.to_owned(),
             problem: source.to_string(),

@@ -1,6 +1,6 @@
 //! The host as a warp of one lane: the verbs of device code run in its threads as they are.
 
-use warpwire_device::{Place, ScalarHost};
+use warpwire_device::ScalarHost;
 use warpwire_gpu::executor::Clock;
 
 use super::endpoint::Idle;
@@ -15,15 +15,6 @@ pub(super) struct HostWarp {
 }
 
 impl ScalarHost for HostWarp {
-    fn place(&self) -> Place {
-        Place {
-            warp: 0,
-            warps: 1,
-            block: 0,
-            blocks: 1,
-        }
-    }
-
     fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }

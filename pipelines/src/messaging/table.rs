@@ -6,7 +6,8 @@ use std::sync::Arc;
 use warpwire_core::block::{Parameters as _, Steering};
 use warpwire_core::kernels::TransportParameters;
 use warpwire_core::messaging::{ChannelBlock, CompletionRing, Cursor, SharedBlock};
-use warpwire_engine::MIRROR_SLOT_BYTES;
+use warpwire_device::COPY_AT;
+use warpwire_engine::LARGEST_FRAME;
 use warpwire_engine::tables::{
     EngineBlock, EngineCounters, Mail, PairBlock, Path, ReceiveBlock, Wanted,
 };
@@ -20,8 +21,8 @@ use warpwire_ring::mlx5::post::Gather;
 use warpwire_ring::mlx5::serve::{CompletionQueue, WorkQueue};
 use warpwire_ring::{DeviceAddress, Location, Scope};
 
-use super::capture::{MIRRORED, mirror_block, mirror_bytes};
 use super::endpoint::EndpointConfig;
+use crate::copies::CopyRing;
 
 /// The tables of an endpoint.
 #[derive(Clone, Debug)]
@@ -45,18 +46,7 @@ pub struct Table {
     /// The receive queues for sharing, as many as were asked for.
     pub shared: Vec<SharedPlaces>,
     /// The ring of copies of what is sent, if it was asked for.
-    pub mirror: Option<MirrorPlaces>,
-}
-
-/// What the host needs of a ring of copies.
-#[derive(Clone, Copy, Debug)]
-pub struct MirrorPlaces {
-    /// The [`warpwire_engine::MirrorBlock`].
-    pub block: DeviceAddress,
-    /// Its slots.
-    pub slots: DeviceAddress,
-    /// How many there are.
-    pub depth: u32,
+    pub(crate) mirror: Option<CopyRing>,
 }
 
 /// What the host needs of a queue pair.
@@ -148,7 +138,9 @@ pub fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaErr
         pairs: arena.place_all(&pairs)?.address,
         regions: regions.address,
         counters: counters.address,
-        mirror: mirror.map_or(DeviceAddress::NULL, |places| places.block),
+        mirror: mirror
+            .as_ref()
+            .map_or(DeviceAddress::NULL, |ring| ring.block),
         pair_count: config.pairs,
         region_count: config.regions + 1,
         tuning: config.tuning,
@@ -181,13 +173,16 @@ pub fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaErr
     })
 }
 
-fn mirror(arena: &Arena) -> Result<MirrorPlaces, ArenaError> {
-    let bytes = u64::from(MIRRORED) * u64::from(MIRROR_SLOT_BYTES);
-    let slots = arena.allocate(bytes, 128)?.address;
-    Ok(MirrorPlaces {
-        block: arena.place(mirror_block(slots, MIRRORED))?.address,
+fn mirror(arena: &Arc<Arena>) -> Result<CopyRing, ArenaError> {
+    let slots = arena.allocate(mirror_bytes() as u64, 128)?.address;
+    let block = CopyRing::block(slots, MIRRORED, MIRROR_BYTES);
+    Ok(CopyRing {
+        arena: Arc::clone(arena),
+        block: arena.place(block)?.address,
+        slots_arena: Arc::clone(arena),
         slots,
         depth: MIRRORED,
+        slot_bytes: MIRROR_BYTES,
     })
 }
 
@@ -362,7 +357,7 @@ fn bytes(config: &EndpointConfig) -> usize {
         + regions
         + scratch
         + size_of::<EngineBlock>()
-        + usize::from(config.is_captured) * mirror_bytes(MIRRORED)
+        + usize::from(config.is_captured) * (mirror_bytes() + 4096)
         + 16384
 }
 
@@ -372,3 +367,12 @@ const MANAGEMENT: u32 = 1;
 const FETCHES: u32 = 16;
 /// Bytes of a queue pair for what nobody wants: a line of its own.
 const SCRATCH_BYTES: u64 = 64;
+
+/// Packets that wait for the host at most where what is sent is captured.
+const MIRRORED: u32 = 1024;
+/// Bytes of the slot of a packet that is captured.
+const MIRROR_BYTES: u32 = (COPY_AT + LARGEST_FRAME).next_multiple_of(128);
+
+const fn mirror_bytes() -> usize {
+    MIRRORED as usize * MIRROR_BYTES as usize
+}

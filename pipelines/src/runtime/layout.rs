@@ -1,15 +1,12 @@
 //! Laying out a pipeline in memory: what each block drives, and what is done with its frames.
 
-use std::sync::Arc;
-
 use warpwire_core::block::{
     Block, BlockCounters, PARTIAL_CHECKSUMS, Parameters as _, PipelineParameters, Port,
     PortCounters, Steering,
 };
 use warpwire_core::program::{ARGS_BYTES, MAX_NICS, MAX_PORTS, Op, Program};
-use warpwire_core::sample::{RingBlock, SLOT_BYTES};
+use warpwire_core::sample::SLOT_BYTES;
 use warpwire_core::spec::Span;
-use warpwire_gpu::Arena;
 use warpwire_gpu::executor::{Control, Parameters};
 use warpwire_nic::{Features, Nic, QueuePair};
 use warpwire_ring::{DeviceAddress, Location};
@@ -17,6 +14,7 @@ use warpwire_ring::{DeviceAddress, Location};
 use super::kit::{FORMAT_WORDS, format_word};
 use super::memory::{Kept, Memory, Row};
 use super::promise;
+use crate::copies::CopyRing;
 use crate::file::{PipelineFile, ReceiveEntry, StageEntry};
 use crate::runtime::{Error, Kit};
 
@@ -73,14 +71,11 @@ pub(super) struct StageRecord {
 pub(super) struct SampleRecord {
     pub(super) receive: usize,
     pub(super) stage: usize,
-    pub(super) arena: Arc<Arena>,
-    pub(super) ring: DeviceAddress,
-    pub(super) slots_arena: Arc<Arena>,
-    pub(super) slots: DeviceAddress,
+    pub(super) ring: CopyRing,
 }
 
 /// Samples that a ring can hold.
-pub(super) const RING_DEPTH: u32 = 256;
+const RING_DEPTH: u32 = 256;
 
 /// Lays out the kernel that drives one group of NICs.
 pub(super) fn lay_out(
@@ -348,21 +343,21 @@ impl<'f> Builder<'f> {
     fn ring(&mut self, receive: usize, stage: usize) -> Result<DeviceAddress, Error> {
         let bytes = u64::from(RING_DEPTH) * u64::from(SLOT_BYTES);
         let (slots_arena, slots) = self.memory.zeroed(bytes)?;
-        let block = RingBlock {
-            depth: RING_DEPTH,
-            slots,
-            ..RingBlock::default()
-        };
-        let (arena, ring) = self.memory.shared(block)?;
+        let block = CopyRing::block(slots, RING_DEPTH, SLOT_BYTES);
+        let (arena, block) = self.memory.shared(block)?;
         self.samples.push(SampleRecord {
             receive,
             stage,
-            arena,
-            ring,
-            slots_arena,
-            slots,
+            ring: CopyRing {
+                arena,
+                block,
+                slots_arena,
+                slots,
+                depth: RING_DEPTH,
+                slot_bytes: SLOT_BYTES,
+            },
         });
-        Ok(ring)
+        Ok(block)
     }
 }
 

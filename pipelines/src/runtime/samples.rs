@@ -3,13 +3,10 @@
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 
-use warpwire_core::sample::{BYTES_AT, RingBlock, SLOT_BYTES, SNAP_BYTES, Sample};
 use warpwire_nic::pcap::{Format, Writer, create_file};
-use zerocopy::FromBytes;
 
-use super::layout::{RING_DEPTH, SampleRecord};
+use super::layout::SampleRecord;
 use super::log::Log;
 use crate::file::PipelineFile;
 use crate::report::SampleReport;
@@ -111,47 +108,15 @@ impl Samples {
 }
 
 fn drain(record: &SampleRecord, file: &mut SampleFile, epoch_ns: u64) -> u64 {
-    let at = |offset: usize| record.ring.offset(offset as u64);
-    let written = record
-        .arena
-        .half_word(at(std::mem::offset_of!(RingBlock, written)));
-    let read = record
-        .arena
-        .half_word(at(std::mem::offset_of!(RingBlock, read)));
-    let (Ok(written), Ok(read)) = (written, read) else {
-        return 0;
-    };
-    // pairs with: the kernel's release of what it has written.
-    let end = written.load(Ordering::Acquire);
-    let start = read.load(Ordering::Relaxed);
-    let mut index = start;
-    while index != end {
-        write(record, index % RING_DEPTH, file, epoch_ns);
-        index = index.wrapping_add(1);
-        // pairs with: the kernel's acquire before it writes a slot again.
-        read.store(index, Ordering::Release);
-    }
-    u64::from(end.wrapping_sub(start))
-}
-
-fn write(record: &SampleRecord, slot: u32, file: &mut SampleFile, epoch_ns: u64) {
-    let address = record.slots.offset(u64::from(slot) * u64::from(SLOT_BYTES));
-    let mut head = [0; size_of::<Sample>()];
-    let mut bytes = [0; SNAP_BYTES as usize];
-    let arena = &record.slots_arena;
-    let there = arena.read(address, &mut head).is_ok()
-        && arena
-            .read(address.offset(u64::from(BYTES_AT)), &mut bytes)
-            .is_ok();
-    let Ok(sample) = Sample::read_from_bytes(&head) else {
-        return;
-    };
-    let kept = bytes.get(..sample.kept as usize).filter(|_| there);
-    if let Some(kept) = kept.filter(|_| file.failure.is_none()) {
-        let time_ns = epoch_ns.saturating_add(sample.time_ns);
-        match file.writer.write_cut(time_ns, kept, sample.length) {
+    let drained = record.ring.drain(u32::MAX, |head, kept| {
+        if file.failure.is_some() {
+            return;
+        }
+        let time_ns = epoch_ns.saturating_add(head.time_ns);
+        match file.writer.write_cut(time_ns, kept, head.length) {
             Ok(()) => file.frames += 1,
             Err(error) => file.failure = Some(error),
         }
-    }
+    });
+    u64::from(drained)
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use warpwire_pipelines::connect::perftest::{Destination, Direction, Results, Role, Tool};
 use warpwire_pipelines::messaging::{Completed, Work};
 use warpwire_protocols::rdma::{ROUTE_HEADER_BYTES, Service};
-use warpwire_ring::mlx5::layout::{DATAGRAM_EXTENDED, DatagramSegment, Opcode};
-use warpwire_ring::mlx5::post::{Gather, Order, Payload};
+use warpwire_ring::mlx5::layout::Opcode;
+use warpwire_ring::mlx5::post::{Order, Payload};
 
 use super::ends::QKEY;
 use super::options::LONGEST_INLINE;
@@ -163,11 +163,8 @@ impl<'a, 'b> Traffic<'a, 'b> {
             Service::Ud => ROUTE_HEADER_BYTES,
             _ => 0,
         };
-        let piece = Gather {
-            address: region.address + plan.target(place as u64) - u64::from(header),
-            length: plan.longest().max(1) + header,
-            key: region.key,
-        };
+        let at = plan.target(place as u64) - u64::from(header);
+        let piece = region.gather(at, plan.longest().max(1) + header);
         let depth = plan.options.rx_depth;
         if let (Some(flow), Some(pair)) =
             (self.flows.get_mut(place), self.bench.pairs.get_mut(place))
@@ -213,11 +210,7 @@ impl<'a, 'b> Traffic<'a, 'b> {
     ) -> Result<(), Failure> {
         let region = *self.bench.device.region();
         let at = self.bench.plan.source(place as u64);
-        let piece = [Gather {
-            address: region.address + at,
-            length: size,
-            key: region.key,
-        }];
+        let piece = [region.gather(at, size)];
         let mut bytes = [0; LONGEST_INLINE as usize];
         let bytes = bytes.get_mut(..size as usize);
         let payload = match bytes {
@@ -478,20 +471,7 @@ impl Bench<'_> {
         {
             let (own, other) = (pair.number(), peer.qp.value());
             let path = self.device.path(&peer.gid.0, own, other, 0)?;
-            order.datagram = Some(DatagramSegment {
-                qkey: QKEY.into(),
-                reserved: 0.into(),
-                dqp_dct: (other | DATAGRAM_EXTENDED).into(),
-                stat_rate_sl: 0,
-                fl_mlid: 0,
-                rlid: path.source_port.into(),
-                reserved0: [0; 4],
-                rmac: path.next_hop,
-                tclass: 0,
-                hop_limit: path.hop_limit,
-                grh_gid_fl: 0.into(),
-                rgid: peer.gid.0,
-            });
+            order.datagram = Some(path.datagram(other, QKEY, peer.gid.0));
         }
         Ok(order)
     }

@@ -17,11 +17,11 @@ use warpwire_core::block::{
 use warpwire_core::kernels::entries;
 use warpwire_core::program::{ARGS_BYTES, MAX_NICS, Op, Program};
 use warpwire_core::rule::{Looks, Prefix, Rule, Within};
-use warpwire_core::sample::{RingBlock, SLOT_BYTES};
+use warpwire_core::sample::SLOT_BYTES;
 use warpwire_core::spec::{PackedAddress, Span};
 use warpwire_core::stage::StageSet;
 use warpwire_core::stages::BuiltIn;
-use warpwire_device::{KernelRow, Scalar, VERDICT_OFFSET};
+use warpwire_device::{CopyBlock, KernelRow, Scalar, VERDICT_OFFSET};
 use warpwire_gpu::Arena;
 use warpwire_gpu::executor::Parameters as Promised;
 use warpwire_ring::{DeviceAddress, Location, RxCursor, TxCursor};
@@ -179,10 +179,11 @@ impl Tables {
         );
         let samples = place(
             &arena,
-            RingBlock {
+            CopyBlock {
                 depth: SAMPLES as u32,
                 slots: cut(SAMPLES * SLOT_BYTES as usize),
-                ..RingBlock::default()
+                slot_bytes: SLOT_BYTES,
+                ..CopyBlock::default()
             },
         );
         let mut next = counters;
@@ -297,9 +298,9 @@ impl Stage {
         let mut written = [0; 4];
         let read = self
             .arena
-            .read(at(offset_of!(RingBlock, written)), &mut written);
+            .read(at(offset_of!(CopyBlock, written)), &mut written);
         read.expect("inside");
-        let seen = self.words(at(offset_of!(RingBlock, seen)), 1);
+        let seen = self.words(at(offset_of!(CopyBlock, offered)), 1);
         (u32::from_ne_bytes(written), seen[0])
     }
 }

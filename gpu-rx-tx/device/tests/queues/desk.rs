@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use warpwire_device::{Place, ScalarHost};
+use warpwire_device::ScalarHost;
 
 type Script<'a> = Box<dyn FnMut(u64) + 'a>;
 
@@ -37,14 +37,6 @@ impl<'a> Desk<'a> {
 }
 
 impl ScalarHost for Desk<'_> {
-    fn place(&self) -> Place {
-        Place {
-            warps: 1,
-            blocks: 1,
-            ..Place::default()
-        }
-    }
-
     fn now_ns(&self) -> u64 {
         self.now_ns.get()
     }

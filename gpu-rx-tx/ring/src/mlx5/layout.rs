@@ -375,6 +375,27 @@ pub struct DatagramSegment {
 const _: () = assert!(size_of::<DatagramSegment>() == 48);
 const _: () = assert!(core::mem::offset_of!(DatagramSegment, rgid) == 32);
 
+impl DatagramSegment {
+    /// To a queue pair of the peer that has this address. The way there is left out: next hop, UDP
+    /// source port, traffic class and hop limit are zero.
+    pub const fn to(number: u32, qkey: u32, rgid: [u8; 16]) -> Self {
+        Self {
+            qkey: U32::new(qkey),
+            reserved: U32::new(0),
+            dqp_dct: U32::new(number & 0x00ff_ffff | DATAGRAM_EXTENDED),
+            stat_rate_sl: 0,
+            fl_mlid: 0,
+            rlid: U16::new(0),
+            reserved0: [0; 4],
+            rmac: [0; 6],
+            tclass: 0,
+            hop_limit: 0,
+            grh_gid_fl: U32::new(0),
+            rgid,
+        }
+    }
+}
+
 /// In `dqp_dct`: the segment has its full length.
 pub const DATAGRAM_EXTENDED: u32 = 1 << 31;
 

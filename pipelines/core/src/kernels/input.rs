@@ -4,10 +4,8 @@
     reason = "attaching carries the promise that a port's memory is live"
 )]
 
-use warpwire_device::{
-    Area, Frame, MAX_BATCH, Reader, Receiver, SharedCounter, SharedCounters, SharedWord, Simt,
-};
-use warpwire_ring::{Cause, DeviceAddress, Location, Receive, Region};
+use warpwire_device::{Copies, Frame, MAX_BATCH, Reader, Receiver, SharedCounters, Simt};
+use warpwire_ring::{Cause, DeviceAddress, Receive};
 
 use crate::block::{Block, PARTIAL_CHECKSUMS, Port, PortCounters};
 use crate::context::{Context, Tables, add, any_or_none};
@@ -16,7 +14,6 @@ use crate::kernels::count::{COMPLETED, DROPS, RECEIVE_CAUSE, set};
 use crate::packet::Packet;
 use crate::program::{MAX_ADDRESSES, MAX_RULES, MAX_STAGES};
 use crate::reason::Reason;
-use crate::sample::{Ring, RingBlock, SLOT_BYTES};
 use crate::stage::{StageSet, Verdict};
 
 /// A receive queue and the stages for its frames.
@@ -223,7 +220,7 @@ fn judge<S: Simt, Set: StageSet>(
             // SAFETY: the operation's counters, live by the port's promise.
             counters: unsafe { SharedCounters::attach(op.counters, op.counter_count) },
             // SAFETY: the operation's ring, live by the port's promise.
-            samples: unsafe { ring(op.samples) },
+            samples: unsafe { Copies::attach(op.samples) },
             tables: running.tables,
             block: running.block,
             port: running.port,
@@ -244,38 +241,6 @@ fn judge<S: Simt, Set: StageSet>(
         (Verdict::Next, None) => Verdict::Drop(Reason::UNCLAIMED),
         (verdict, _) => verdict,
     }
-}
-
-/// The samples ring of an operation.
-///
-/// # Safety
-/// *The port's promise*: at `address` lies a [`RingBlock`] whose slots are live, or it is null.
-unsafe fn ring(address: DeviceAddress) -> Option<Ring> {
-    if address.is_null() {
-        return None;
-    }
-    // SAFETY: a ring block by the promise; depth and slots do not change while a kernel runs.
-    let block = unsafe { &*(address.value() as *const RingBlock) };
-    let word = |offset: usize| {
-        // SAFETY: a word of the ring block.
-        unsafe { SharedWord::attach(address.offset(offset as u64)) }
-    };
-    let region = Region {
-        address: block.slots,
-        length: u64::from(block.depth) * u64::from(SLOT_BYTES),
-        key: 0,
-        location: Location::PinnedHost,
-    };
-    let seen = address.offset(core::mem::offset_of!(RingBlock, seen) as u64);
-    Some(Ring {
-        written: word(core::mem::offset_of!(RingBlock, written)),
-        read: word(core::mem::offset_of!(RingBlock, read)),
-        // SAFETY: a word of the ring block.
-        seen: unsafe { SharedCounter::attach(seen) },
-        // SAFETY: the ring's slots, live by the promise.
-        slots: unsafe { Area::attach(region) },
-        depth: block.depth,
-    })
 }
 
 /// A table of the program.

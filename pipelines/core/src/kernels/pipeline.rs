@@ -6,7 +6,7 @@
 
 use core::marker::PhantomData;
 
-use warpwire_device::{Frame, Reader, SharedCounters, Simt};
+use warpwire_device::{CopyBlock, Frame, Reader, SharedCounters, Simt};
 use warpwire_ring::{Cause, Receive};
 
 use crate::block::{
@@ -21,7 +21,6 @@ use crate::kernels::output::Output;
 use crate::program::{MAX_PORTS, Op, Program};
 use crate::reason::Reason;
 use crate::rule::Rule;
-use crate::sample::RingBlock;
 use crate::stage::StageSet;
 
 /// The pipeline kernel for the stages of `Set`, over ports of one or two ring formats. A block is
@@ -79,11 +78,12 @@ unsafe impl Parameters for PipelineParameters {
                 version,
                 source
             }),
-            warpwire_ring::layout_hash!(RingBlock {
+            warpwire_ring::layout_hash!(CopyBlock {
                 written,
                 depth,
-                seen,
+                offered,
                 slots,
+                slot_bytes,
                 read
             }),
             warpwire_ring::layout_hash!(PortCounters {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::vec;
 use std::vec::Vec;
 
-use warpwire_device::{Place, Scalar, ScalarHost, Wait};
+use warpwire_device::{Scalar, ScalarHost, Wait};
 use warpwire_ring::mlx5::layout::{
     COMPLETE_ALWAYS, CQE_BYTES, Cqe, CqeOpcode, ErrorCqe, NEVER_WRITTEN,
 };
@@ -22,15 +22,6 @@ use super::*;
 struct Host(core::cell::Cell<u64>);
 
 impl ScalarHost for Host {
-    fn place(&self) -> Place {
-        Place {
-            warp: 0,
-            warps: 1,
-            block: 0,
-            blocks: 1,
-        }
-    }
-
     fn now_ns(&self) -> u64 {
         self.0.set(self.0.get() + 1);
         self.0.get()

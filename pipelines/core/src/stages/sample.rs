@@ -4,10 +4,10 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use crate::context::Context;
 use crate::packet::Packet;
-use crate::sample::{SNAP_BYTES, Taken};
+use crate::sample::{SNAP_BYTES, offer};
 use crate::spec::{CounterSpec, Field, FieldKind, Given, Outcome, Spec};
 use crate::stage::{Stage, Verdict};
-use warpwire_device::Simt;
+use warpwire_device::{Copied, Simt};
 
 /// Copies; changes nothing. If the host is slow, samples are lost and counted; frames are not.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl Stage for Sample {
         args: &Args,
         packet: Option<&mut Packet<'_>>,
     ) -> Verdict {
-        let Some(ring) = context.samples() else {
+        let Some(copies) = context.samples() else {
             return Verdict::Next;
         };
         let every = if args.given.has(EVERY) { args.every } else { 1 };
@@ -42,10 +42,10 @@ impl Stage for Sample {
         } else {
             SNAP_BYTES
         };
-        match ring.offer(context.simt, packet.as_deref(), every, snap) {
-            Taken::Yes => context.count(TAKEN),
-            Taken::Lost => context.count(LOST),
-            Taken::No => {}
+        match offer(&copies, context.simt, packet.as_deref(), every, snap) {
+            Copied::Yes => context.count(TAKEN),
+            Copied::Lost => context.count(LOST),
+            Copied::No => {}
         }
         Verdict::Next
     }

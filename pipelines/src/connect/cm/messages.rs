@@ -73,12 +73,7 @@ impl<'a> Messages<'a> {
     }
 
     fn piece(&self, slot: u64, length: u32) -> Gather {
-        let region = self.device.region();
-        Gather {
-            address: region.address + self.at + slot * SLOT,
-            length,
-            key: region.key,
-        }
+        self.device.region().gather(self.at + slot * SLOT, length)
     }
 
     fn post(&mut self, slot: u64) -> Result<u64, Error> {

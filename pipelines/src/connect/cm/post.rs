@@ -9,7 +9,7 @@ use warpwire_protocols::rdma::{Attributes, ROUTE_HEADER_BYTES, Service, Start};
 use warpwire_protocols::wire::bth::Psn;
 use warpwire_protocols::wire::{Gid, mad};
 use warpwire_ring::DeviceAddress;
-use warpwire_ring::mlx5::layout::{DATAGRAM_EXTENDED, DatagramSegment, Opcode};
+use warpwire_ring::mlx5::layout::{DatagramSegment, Opcode};
 use warpwire_ring::mlx5::post::{Gather, Order, Payload};
 
 use super::chance;
@@ -144,18 +144,11 @@ impl Post {
         }
         let mut order = Order::new(Opcode::SEND);
         order.datagram = Some(DatagramSegment {
-            qkey: QKEY.into(),
-            reserved: 0.into(),
-            dqp_dct: (NUMBER | DATAGRAM_EXTENDED).into(),
-            stat_rate_sl: 0,
-            fl_mlid: 0,
             rlid: SOURCE_PORT.into(),
-            reserved0: [0; 4],
             rmac: next_hop,
             tclass: transmit.traffic_class.0,
             hop_limit: transmit.hop_limit,
-            grh_gid_fl: 0.into(),
-            rgid: transmit.there.0,
+            ..DatagramSegment::to(NUMBER, QKEY, transmit.there.0)
         });
         let payload = Payload::Inline(&bytes);
         self.pair.post(&[Work { order, payload }])?;
