@@ -34,6 +34,9 @@ pub(super) enum Error {
     /// A kernel could not be run.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// Messages could not be exchanged.
+    #[error(transparent)]
+    Messaging(#[from] warpwire_pipelines::messaging::Error),
     /// A NIC could not be had.
     #[error(transparent)]
     Nic(#[from] warpwire_nic::Error),

@@ -5,6 +5,7 @@
 //! are made, and over TCP on the loopback interface.
 
 use super::comparison::{self, AFTER_HELP, Options};
+use super::engine::{self, Times};
 use super::error::Error;
 use super::ours::{self, Face};
 use super::row::{self, Need, Row, Sample, Side, Target, Unit};
@@ -22,7 +23,7 @@ pub(super) struct Arguments {
     /// Whom to measure against
     #[arg(long, value_delimiter = ',', default_value = "ucx,libfabric")]
     against: Vec<Against>,
-    /// Rows to measure, all if absent: put or send, or single ones such as put-rate-8-tcp
+    /// Rows to measure, all if absent: put, send or engine, or single ones such as put-rate-8-tcp
     #[arg(long, value_delimiter = ',', value_name = "ROW", value_parser = known_row)]
     rows: Vec<String>,
     #[command(flatten)]
@@ -49,9 +50,13 @@ impl Against {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let chosen = row::choose(MESSAGES, &arguments.rows).map_err(Failure::Bench)?;
     let needs: Vec<Need> = arguments.against.iter().map(|one| one.need()).collect();
-    let rows = chosen
-        .into_iter()
-        .filter(|row| row.needs.iter().any(|need| needs.contains(need)));
+    let rows = chosen.into_iter().filter(|row| {
+        let of_others = |need: &&Need| matches!(need, Need::Ucx | Need::Libfabric);
+        row.needs
+            .iter()
+            .filter(of_others)
+            .all(|need| needs.contains(need))
+    });
     let words: Vec<&str> = [Against::Ucx, Against::Libfabric]
         .into_iter()
         .filter(|one| arguments.against.contains(one))
@@ -150,6 +155,14 @@ pub(super) const MESSAGES: &[Row] = &[
         UCX_SHM,
         send_bytes::<1_048_576, SHM>,
     ),
+    engine("engine-send-8", ENGINE_SEND, engine_sends::<8>),
+    engine("engine-send-4096", ENGINE_SEND, engine_sends::<4096>),
+    engine("engine-receive-8", ENGINE_RECEIVE, engine_receives::<8>),
+    engine(
+        "engine-receive-4096",
+        ENGINE_RECEIVE,
+        engine_receives::<4096>,
+    ),
 ];
 
 const TCP: bool = true;
@@ -162,6 +175,9 @@ const UCX_TCP: &str = "ucx_perftest, tag matching over TCP on loopback";
 const UCX_SHM: &str = "ucx_perftest, tag matching over shared memory";
 const FI_TCP: &str = "fi_pingpong, messages over TCP on loopback";
 const FI_SHM: &str = "fi_pingpong, messages over shared memory";
+
+const ENGINE_SEND: &str = "the engine's time a WRITE packet, sending, both ends on one thread";
+const ENGINE_RECEIVE: &str = "the same, receiving";
 
 type Measure = fn(&Setting, Side) -> Result<Sample, Error>;
 
@@ -200,6 +216,18 @@ const fn latency(
         unit: Unit::Microseconds,
         needs,
         ..rate(name, ours, peer, measure)
+    }
+}
+
+const fn engine(name: &'static str, ours: &'static str, measure: Measure) -> Row {
+    Row {
+        name,
+        ours,
+        peer: "copying and summing as many bytes",
+        unit: Unit::Nanoseconds,
+        target: Target::None,
+        needs: &[],
+        measure,
     }
 }
 
@@ -276,6 +304,34 @@ fn send_fabric<const BYTES: u32, const IS_TCP: bool>(
         Side::Peer => libfabric::measure(setting, over(IS_TCP), BYTES)?,
     };
     sample(figure, figure.microseconds)
+}
+
+fn engine_sends<const BYTES: u32>(setting: &Setting, side: Side) -> Result<Sample, Error> {
+    engine_sample(setting, side, BYTES, |times| times.send)
+}
+
+fn engine_receives<const BYTES: u32>(setting: &Setting, side: Side) -> Result<Sample, Error> {
+    engine_sample(setting, side, BYTES, |times| times.receive)
+}
+
+fn engine_sample(
+    setting: &Setting,
+    side: Side,
+    bytes: u32,
+    which: fn(&Times) -> f64,
+) -> Result<Sample, Error> {
+    let (value, offered) = match side {
+        Side::Ours => {
+            let times = engine::times(setting, bytes)?;
+            (which(&times), times.packets)
+        }
+        Side::Peer => engine::floor(setting, bytes)?,
+    };
+    Ok(Sample {
+        value,
+        dropped: 0,
+        offered,
+    })
 }
 
 fn bandwidth(

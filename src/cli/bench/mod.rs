@@ -1,6 +1,7 @@
 //! `warpwire bench`: figures against others, taken in one run.
 
 mod comparison;
+mod engine;
 mod error;
 mod libfabric;
 mod machine;

@@ -69,6 +69,8 @@ fn every_kind_of_row_of_messages_is_measured_and_recorded() {
         "send-rate-8-shm",
         "send-latency-64-fi-shm",
         "send-65536-tcp",
+        "engine-send-8",
+        "engine-receive-4096",
     ];
     let chosen = format!("--rows={}", rows.join(","));
     measure(
