@@ -5,9 +5,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpwire_protocols::cm::{Asked, Connection, Event, Handle, Settings, Table, Transmit};
-use warpwire_protocols::wire::cm::ServiceId;
+use warpwire_protocols::cm::{
+    Asked, Connection, DatagramAnswer, Event, Handle, Settings, Table, Transmit,
+};
+use warpwire_protocols::wire::Qpn;
 use warpwire_protocols::wire::cm::rej::Reason;
+use warpwire_protocols::wire::cm::{ServiceId, sidr_rep};
 
 use super::hops::Hops;
 use super::post::Post;
@@ -166,8 +169,17 @@ impl Core<'_> {
     fn tell(&mut self, handle: Handle, event: Event) {
         match event {
             Event::Asked(asked) => self.ring(handle, asked),
-            // No datagram service is offered.
-            Event::AskedDatagram(_) => {}
+            Event::AskedDatagram(_) => {
+                let now_ns = self.now_ns();
+                let none = DatagramAnswer {
+                    status: sidr_rep::Status::UNSUPPORTED_SERVICE,
+                    qp: Qpn::new(0),
+                    qkey: 0,
+                    private: &[],
+                };
+                // No datagram service is offered. If its clock ended it meanwhile: no answer either.
+                let _ = self.table.tell(now_ns, handle, &none);
+            }
             event => {
                 let is_last = matches!(event, Event::Ended(_) | Event::Resolved(_));
                 let is_heard = self

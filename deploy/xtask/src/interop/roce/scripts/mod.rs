@@ -145,53 +145,43 @@ const fn alone(name: &'static str, place: Place, words: &'static str, says: Says
     }
 }
 
-/// A server at the left guest, which ends by itself, and a client at the right one.
-const fn guests(
+/// A server and a client, each at a place.
+const fn both(
     name: &'static str,
     probe: &'static str,
-    (server, server_says): (&'static str, Says),
-    (client, client_says): (&'static str, Says),
+    (server_at, (server, server_says)): (Place, Words),
+    (client_at, (client, client_says)): (Place, Words),
 ) -> Case {
     Case {
         name,
-        server: Some(half(Place::Left, probe, server, server_says)),
-        client: half(Place::Right, "", client, client_says),
+        server: Some(half(server_at, probe, server, server_says)),
+        client: half(client_at, "", client, client_says),
     }
+}
+
+/// A server at the left guest, which ends by itself, and a client at the right one.
+const fn guests(name: &'static str, probe: &'static str, server: Words, client: Words) -> Case {
+    both(name, probe, (Place::Left, server), (Place::Right, client))
 }
 
 /// rping between the guests.
-const fn rping(name: &'static str, server: &'static str, client: (&'static str, Says)) -> Case {
-    let mut case = guests(name, CM, (server, &["server DISCONNECT EVENT..."]), client);
-    case.client.ending = Ending::Somehow;
-    case
+const fn rping(name: &'static str, server: &'static str, client: Words) -> Case {
+    somehow(guests(
+        name,
+        CM,
+        (server, &["server DISCONNECT EVENT..."]),
+        client,
+    ))
 }
 
 /// A server at the left guest, that listens by TCP or by RDMA-CM, and our command at the host.
-const fn we_ask(
-    name: &'static str,
-    probe: &'static str,
-    (server, server_says): (&'static str, Says),
-    (client, client_says): (&'static str, Says),
-) -> Case {
-    Case {
-        name,
-        server: Some(half(Place::Left, probe, server, server_says)),
-        client: half(Place::Host, "", client, client_says),
-    }
+const fn we_ask(name: &'static str, probe: &'static str, server: Words, client: Words) -> Case {
+    both(name, probe, (Place::Left, server), (Place::Host, client))
 }
 
 /// Our command as the server at the host, and a client at the left guest.
-const fn we_serve(
-    name: &'static str,
-    probe: &'static str,
-    (server, server_says): (&'static str, Says),
-    (client, client_says): (&'static str, Says),
-) -> Case {
-    Case {
-        name,
-        server: Some(half(Place::Host, probe, server, server_says)),
-        client: half(Place::Left, "", client, client_says),
-    }
+const fn we_serve(name: &'static str, probe: &'static str, server: Words, client: Words) -> Case {
+    both(name, probe, (Place::Host, server), (Place::Left, client))
 }
 
 /// The same with a client whose status means nothing.
@@ -211,6 +201,9 @@ const fn told(mut case: Case) -> Case {
 
 /// Lines that must be written.
 type Says = &'static [&'static str];
+
+/// A shell's words, and what they must write.
+type Words = (&'static str, Says);
 
 /// Each half ends within this.
 pub const LIMIT: Duration = Duration::from_secs(120);

@@ -1,7 +1,7 @@
 //! Every operation that Soft-RoCE has, in both directions, at sizes around the packets' bounds,
 //! compared byte by byte: many cases in one run of `warpwire-bench soft-roce`.
 
-use super::{Case, Ending, Half, Place, Says, half};
+use super::{Case, Says, told, we_ask};
 
 /// All cases.
 pub(super) const OPERATIONS: &[Case] = &[
@@ -58,14 +58,7 @@ const fn operations(
     client: &'static str,
     client_says: Says,
 ) -> Case {
-    Case {
-        name,
-        server: Some(Half {
-            ending: Ending::Told,
-            ..half(Place::Left, PROBE, server, &[])
-        }),
-        client: half(Place::Host, "", client, client_says),
-    }
+    told(we_ask(name, PROBE, (server, &[]), (client, client_says)))
 }
 
 const PUPPET: &str = "puppet 7100";
