@@ -2,6 +2,7 @@
 //! kernels, with engines in kernels of their own and in the warps that wait; at the bounds of
 //! queues, and when peers die.
 
+mod congestion;
 mod depth;
 mod ends;
 mod failures;

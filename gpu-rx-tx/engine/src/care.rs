@@ -5,7 +5,7 @@
 )]
 
 use warpwire_device::SharedWord;
-use warpwire_protocols::rdma::{Attributes, QueuePair, Start, State};
+use warpwire_protocols::rdma::{Attributes, QueuePair, Start, State, Tuning};
 
 use crate::engine::LARGEST_HEADERS;
 use crate::tables::{Mail, PairBlock, REFUSED_MOVE, REFUSED_MTU, ReceiveBlock, Wanted};
@@ -27,12 +27,16 @@ fn mail_word(block: &PairBlock, offset: usize) -> Option<SharedWord> {
 /// Tells the host where the queue pair stands.
 pub(crate) fn mail_state(block: &PairBlock) {
     let fault = block.pair.fault().map_or(0, |status| status as u32);
+    let rate = block.pair.rate();
     let words = [
         (
             core::mem::offset_of!(Mail, state),
             block.pair.state() as u32,
         ),
         (core::mem::offset_of!(Mail, fault), fault),
+        (core::mem::offset_of!(Mail, rate), rate.current()),
+        (core::mem::offset_of!(Mail, target_rate), rate.target()),
+        (core::mem::offset_of!(Mail, congestion), rate.alpha()),
     ];
     for (offset, value) in words {
         if let Some(word) = mail_word(block, offset)
@@ -60,11 +64,11 @@ pub(crate) fn has_to_flush(block: &PairBlock) -> bool {
 
 /// The leader's part: obeys the host, looks at the clock, and flushes what failed.
 #[inline(never)]
-pub(crate) fn care(block: &mut PairBlock, now_ns: u64, most_bytes: u32) {
+pub(crate) fn care(block: &mut PairBlock, now_ns: u64, most_bytes: u32, tuning: &Tuning) {
     if let Some(word) = command(block) {
         let number = word.load();
         if number != block.obeyed {
-            obey(block, most_bytes);
+            obey(block, most_bytes, tuning);
             block.obeyed = number;
             mail_state(block);
             if let Some(answer) = mail_word(block, core::mem::offset_of!(Mail, answer)) {
@@ -80,7 +84,7 @@ pub(crate) fn care(block: &mut PairBlock, now_ns: u64, most_bytes: u32) {
 
 /// Does what the mail says.
 #[inline(never)]
-fn obey(block: &mut PairBlock, most_bytes: u32) {
+fn obey(block: &mut PairBlock, most_bytes: u32, tuning: &Tuning) {
     let at = block.mail.value() as *const Mail;
     let at = at.wrapping_byte_add(core::mem::offset_of!(Mail, wanted));
     // SAFETY: live by the engine's promise; the host leaves it alone until it is answered.
@@ -95,6 +99,7 @@ fn obey(block: &mut PairBlock, most_bytes: u32) {
         block
             .pair
             .connect(wanted.attributes, wanted.start, block.told);
+        block.pair.tune(tuning);
         block.path = wanted.path;
         block.receives = wanted.receives;
         block.receive_completions = wanted.receive_completions;

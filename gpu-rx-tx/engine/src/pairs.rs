@@ -200,7 +200,7 @@ impl<'a> Pairs<'a> {
                 if simt.is_leader() {
                     // SAFETY: the leader, which holds no other.
                     let block = unsafe { self.pair(row + lane) };
-                    care(block, now_ns, most_bytes);
+                    care(block, now_ns, most_bytes, &self.block.tuning);
                 }
             }
             simt.sync_warp();

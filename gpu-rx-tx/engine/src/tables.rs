@@ -142,8 +142,14 @@ pub struct Mail {
     pub fault: u32,
     /// 0, or why the last command changed nothing: [`REFUSED_MOVE`], [`REFUSED_MTU`].
     pub refused: u32,
+    /// How fast it may send, in kbit/s: [`warpwire_protocols::rdma::Rate::current`].
+    pub rate: u32,
+    /// The rate that it comes back to: [`warpwire_protocols::rdma::Rate::target`].
+    pub target_rate: u32,
+    /// How congested the way is: [`warpwire_protocols::rdma::Rate::alpha`].
+    pub congestion: u32,
     /// Written as zero.
-    pub reserved: [u32; 27],
+    pub reserved: [u32; 24],
     /// What the host wants.
     pub wanted: Wanted,
 }

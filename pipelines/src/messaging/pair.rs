@@ -92,6 +92,17 @@ impl Message {
     }
 }
 
+/// How fast a queue pair may send; see [`warpwire_protocols::rdma::Rate`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SendRate {
+    /// The rate now, in kbit/s.
+    pub kbits: u32,
+    /// The rate that it comes back to, in kbit/s.
+    pub target_kbits: u32,
+    /// How much congestion there is, in 1/65536.
+    pub congestion: u32,
+}
+
 /// What a completion says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Completed {
@@ -241,6 +252,15 @@ impl Pair {
     pub fn fault(&self) -> Option<Status> {
         let number = self.mail_word(std::mem::offset_of!(Mail, fault));
         Status::from_number(number as u8).filter(|status| *status != Status::Success)
+    }
+
+    /// How congestion slows it, by what the engine told last.
+    pub fn rate(&self) -> SendRate {
+        SendRate {
+            kbits: self.mail_word(std::mem::offset_of!(Mail, rate)),
+            target_kbits: self.mail_word(std::mem::offset_of!(Mail, target_rate)),
+            congestion: self.mail_word(std::mem::offset_of!(Mail, congestion)),
+        }
     }
 
     /// Takes it from its first state to where it receives and sends.

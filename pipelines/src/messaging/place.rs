@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use warpwire_nic::interfaces::{Interface, OwnAddress, addresses, interfaces};
 use warpwire_nic::memif::{self, Memif};
-use warpwire_nic::neighbor::Route;
+use warpwire_nic::neighbor::{self, Route};
 use warpwire_nic::{Nic, NicKind, NicSpec, Patience, soft, xdp};
 use warpwire_protocols::wire::bth::UDP_PORT;
 
@@ -50,10 +50,7 @@ impl Place {
     pub(super) fn of_own(wish: Option<IpAddr>, nic: Option<&str>) -> Result<Self, Error> {
         let name = nic.map(Words::read).transpose()?.map(|words| words.name);
         let list = all_interfaces()?;
-        let own = addresses().map_err(|source| Error::Address {
-            problem: format!("the kernel does not list its addresses: {source}"),
-            cure: "allow netlink sockets".to_owned(),
-        })?;
+        let own = own_addresses()?;
         let at = |own: &OwnAddress| list.iter().find(|one| one.index == own.interface);
         let places: Vec<Self> = own
             .iter()
@@ -67,6 +64,50 @@ impl Place {
             .collect();
         choose(places, wish, nic.is_some())
     }
+}
+
+/// The own address with a number: on the interface of a NIC, or on that which leads to `peer`, those
+/// that reach beyond their link are counted from 1, as Linux counts its GIDs behind the link-local
+/// one.
+///
+/// # Errors
+/// [`Error::Address`] with the numbers that there are; no way to the peer.
+pub fn own_address(peer: IpAddr, nic: Option<&str>, number: u32) -> Result<IpAddr, Error> {
+    let list = all_interfaces()?;
+    let name = nic.map(Words::read).transpose()?.map(|words| words.name);
+    let index = match name {
+        Some(name) => list
+            .iter()
+            .find(|one| one.name == name)
+            .map(|one| one.index),
+        None => Some(neighbor::route(peer)?.interface),
+    };
+    let own = own_addresses()?.into_iter();
+    let own: Vec<IpAddr> = own
+        .filter(|own| Some(own.interface) == index)
+        .map(|own| own.address)
+        .collect();
+    let found = (number as usize)
+        .checked_sub(1)
+        .and_then(|place| own.get(place));
+    found.copied().ok_or_else(|| {
+        let known = own.iter().enumerate();
+        let known = known.map(|(place, address)| format!("{} for {address}", place + 1));
+        Error::Address {
+            problem: format!("the interface has no address with number {number}"),
+            cure: match own.is_empty() {
+                true => "give it one".to_owned(),
+                false => format!("write {}", known.collect::<Vec<_>>().join(", ")),
+            },
+        }
+    })
+}
+
+fn own_addresses() -> Result<Vec<OwnAddress>, Error> {
+    addresses().map_err(|source| Error::Address {
+        problem: format!("the kernel does not list its addresses: {source}"),
+        cure: "allow netlink sockets".to_owned(),
+    })
 }
 
 /// The one place that is meant, if that can be said.

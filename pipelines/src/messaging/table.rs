@@ -329,7 +329,10 @@ fn blank_mail() -> Mail {
         state: State::Reset as u32,
         fault: 0,
         refused: 0,
-        reserved: [0; 27],
+        rate: 0,
+        target_rate: 0,
+        congestion: 0,
+        reserved: [0; 24],
         wanted: Wanted {
             state: State::Reset as u32,
             connects: 0,

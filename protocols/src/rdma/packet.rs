@@ -260,10 +260,16 @@ impl Outgoing {
             | u32::from(header.pkey.get());
         *second = header.destination_qp.get();
         *third = header.psn.get();
-        let count = self.extended.write(self.opcode.headers(), extended);
+        let count = match self.opcode {
+            Opcode::CNP => NOTIFICATION_WORDS,
+            opcode => self.extended.write(opcode.headers(), extended),
+        };
         (words, 3 + count)
     }
 }
+
+/// Reserved words behind the base header of a notification of congestion: zeros.
+const NOTIFICATION_WORDS: usize = 4;
 
 /// Words to be read one after the other; zero behind the end.
 struct Words<'a> {
@@ -324,7 +330,9 @@ mod tests {
             qkey: 0x6162_6364,
             source_qp: 0x0072_7374,
         };
-        for opcode in Opcode::ALL.iter().filter(|one| **one != Opcode::FLUSH) {
+        // The queue pair has nothing to say in these.
+        let others = [Opcode::FLUSH, Opcode::CNP];
+        for opcode in Opcode::ALL.iter().filter(|one| !others.contains(one)) {
             let mut packet = Outgoing::new(*opcode, Psn::new(0x00ab_cdef));
             packet.acknowledge = true;
             packet.extended = extended;
@@ -359,6 +367,15 @@ mod tests {
                 "{opcode}"
             );
         }
+    }
+
+    /// As a ConnectX-4 Lx writes it.
+    #[test]
+    fn a_notification_has_sixteen_reserved_bytes() {
+        let packet = Outgoing::new(Opcode::CNP, Psn::new(0));
+        let (words, count) = packet.words(Qpn::new(0x118), PKey::DEFAULT);
+        let want = [0x8100_ffff, 0x4000_0118, 0, 0, 0, 0, 0];
+        assert_eq!(words.get(..count), Some(&want[..]));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use warpwire_pipelines::connect::cm::{Connection, Listener, Manager, Messages, O
 use warpwire_pipelines::connect::perftest::{Destination, Session};
 use warpwire_pipelines::connect::{self, Conversation, Error};
 use warpwire_pipelines::messaging::{
-    Device, DeviceConfig, EndpointConfig, Pair, PairConfig, connect_all,
+    self, Device, DeviceConfig, EndpointConfig, Pair, PairConfig, connect_all,
 };
 use warpwire_protocols::rdma::{Attributes, Mtu, Service, Start};
 use warpwire_protocols::wire::bth::Psn;
@@ -141,7 +141,14 @@ impl Plan<'_> {
     /// The device that leads to a peer, or has the own address that is wanted.
     fn device(&self, peer: IpAddr) -> Result<Device, Failure> {
         let config = self.config();
-        Ok(match self.options.own_address {
+        let own = match self.options.gid_index {
+            Some(number) => {
+                let nic = self.options.nic.as_deref();
+                Some(messaging::own_address(peer, nic, number)?)
+            }
+            None => self.options.own_address,
+        };
+        Ok(match own {
             Some(own) => Device::at(Some(own), &config)?,
             None => Device::open(peer, &config)?,
         })

@@ -124,9 +124,13 @@ pub(in crate::cli) struct Options {
     /// Of no effect here: perftest's users write it
     #[arg(short = 'F', hide = true)]
     no_frequency_warning: bool,
-    /// Of no effect here: the address that leads to the peer is used
-    #[arg(short = 'x', long = "gid-index", hide = true)]
-    gid_index: Option<u32>,
+    /// The own address by its number on the interface, from 1 on; that which leads to the peer if
+    /// absent
+    #[arg(
+        short = 'x', long = "gid-index", value_name = "NUMBER",
+        conflicts_with_all = ["by_cm", "own_address"]
+    )]
+    pub(super) gid_index: Option<u32>,
 }
 
 impl Options {

@@ -78,6 +78,9 @@ unsafe impl Parameters for TransportParameters {
             state,
             fault,
             refused,
+            rate,
+            target_rate,
+            congestion,
             wanted,
         });
         let hash = fold(fold(parameters, block as usize), pair as usize);

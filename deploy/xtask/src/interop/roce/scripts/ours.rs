@@ -168,6 +168,15 @@ pub(super) const OURS: &[Case] = &[
         ("ibv_rc_pingpong -g 2 -n 20 -c fd77::1", &["20 iters in"]),
     ),
     we_ask(
+        "warpwire bench send-lat asks ib_send_lat over IPv6, by the number of the address",
+        TCP,
+        ("ib_send_lat -x 2 -F -n 20", &["2 20"]),
+        (
+            "warpwire bench send-lat 10.77.0.2 -x 2 -n 20 -u 19",
+            &["2 20"],
+        ),
+    ),
+    we_ask(
         "warpwire bench read-bw asks ib_read_bw over IPv6",
         TCP,
         ("ib_read_bw -x 2 -F -n 20 -s 65536", &["65536 20"]),
