@@ -182,6 +182,7 @@ impl<W: Wire> End<W> {
             connects: u32::from(connects),
             receives: places.receives,
             receive_completions: places.receive_completions,
+            group: places.number(),
             attributes,
             start,
             path,

@@ -52,7 +52,7 @@ fn put(mode: Mode, ecn_ppm: u32) -> (u32, u32, u64) {
 
 #[test]
 fn marks_slow_the_sender_and_its_rate_can_be_read() {
-    for mode in [Mode::Sliced, Mode::Fused, Mode::Nic] {
+    for mode in Mode::ALL {
         let (rate, congestion, noted) = put(mode, 200_000);
         assert!(noted > 0, "{mode:?}: no notification came");
         assert!(rate < LINE, "{mode:?}: {rate} kbit/s");

@@ -97,7 +97,7 @@ fn exactly_depth_one_more_and_twice_as_many() {
 #[test]
 fn twice_hundred_thousand_messages_on_one_queue_pair() {
     const MESSAGES: u32 = 200_000;
-    for mode in [Mode::Sliced, Mode::Fused, Mode::Nic] {
+    for mode in Mode::ALL {
         let stage = Stage::new(&Plan::new(mode));
         let [mut one, mut other] = stage.pairs();
         let [own, peer] = &stage.sides;

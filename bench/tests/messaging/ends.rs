@@ -32,12 +32,25 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// Where the engines run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
-    /// In kernels of their own.
+    /// In kernels of their own, of one warp.
     Sliced,
+    /// In kernels of their own, of several warps.
+    Crew,
     /// In the test's own thread.
     Fused,
     /// In the NIC.
     Nic,
+}
+
+impl Mode {
+    pub(crate) const ALL: [Self; 4] = [Self::Sliced, Self::Crew, Self::Fused, Self::Nic];
+
+    const fn warps(self) -> u32 {
+        match self {
+            Self::Crew => 4,
+            Self::Sliced | Self::Fused | Self::Nic => 1,
+        }
+    }
 }
 
 /// What is set up.
@@ -157,11 +170,14 @@ impl Stage {
         let start = |place: usize| {
             let config = EndpointConfig {
                 first_number: 0x1000 * (place as u32 + 1),
+                warps: plan.mode.warps(),
                 ..plan.config
             };
             let (nic, memory) = (&nics[place], std::slice::from_ref(&arenas[place]));
             match plan.mode {
-                Mode::Sliced => Endpoint::start(&executor, nic, memory, config, Placement::Any),
+                Mode::Sliced | Mode::Crew => {
+                    Endpoint::start(&executor, nic, memory, config, Placement::Any)
+                }
                 Mode::Fused => Endpoint::start_fused(executor.clock(), nic, memory, config),
                 Mode::Nic => Endpoint::start_in_nic(&executor, nic, memory, config, Placement::Any),
             }

@@ -29,7 +29,7 @@ fn slow(mode: Mode) -> Plan {
 
 #[test]
 fn a_peer_that_dies_is_a_cause_in_time() {
-    for mode in [Mode::Sliced, Mode::Fused, Mode::Nic] {
+    for mode in Mode::ALL {
         let plan = Plan {
             attributes: Attributes {
                 // 4 ms, three times.
@@ -109,7 +109,7 @@ fn a_wait_on_an_engine_that_stands_still_ends() {
 
 #[test]
 fn a_region_that_goes_under_way_is_not_written_any_more() {
-    for mode in [Mode::Sliced, Mode::Fused, Mode::Nic] {
+    for mode in Mode::ALL {
         let stage = Stage::new(&slow(mode));
         let [mut one, other] = stage.pairs();
         let [own, peer] = &stage.sides;
@@ -170,7 +170,7 @@ fn an_own_region_that_goes_fails_the_request() {
 
 #[test]
 fn a_receive_that_a_message_had_begun_comes_back() {
-    for mode in [Mode::Sliced, Mode::Fused, Mode::Nic] {
+    for mode in Mode::ALL {
         let stage = Stage::new(&slow(mode));
         let [mut one, mut other] = stage.pairs();
         let [own, peer] = &stage.sides;
@@ -202,7 +202,7 @@ fn a_receive_that_a_message_had_begun_comes_back() {
 
 #[test]
 fn who_ends_at_the_last_message_leaves_its_answer() {
-    for mode in [Mode::Sliced, Mode::Fused, Mode::Nic] {
+    for mode in Mode::ALL {
         // Nothing is lost, and nothing repeated: the peer would not hear of the message otherwise.
         let plan = Plan {
             attributes: Attributes {
@@ -230,7 +230,7 @@ fn who_ends_at_the_last_message_leaves_its_answer() {
 
 #[test]
 fn a_queue_pair_is_used_again_after_a_reset() {
-    for mode in [Mode::Sliced, Mode::Fused, Mode::Nic] {
+    for mode in Mode::ALL {
         let stage = Stage::new(&Plan::new(mode));
         let [_, peer] = &stage.sides;
         let add = Signal {

@@ -174,6 +174,8 @@ fn one_lane_and_32_beside_the_engine_and_with_it_do_the_same() {
         (Mode::Fused, Backend::Scalar),
         (Mode::Sliced, Backend::Lockstep { seed }),
         (Mode::Fused, Backend::Lockstep { seed }),
+        (Mode::Crew, Backend::Scalar),
+        (Mode::Crew, Backend::Lockstep { seed }),
     ] {
         let started = std::time::Instant::now();
         let trace = carry_out(mode, backend);
@@ -184,7 +186,7 @@ fn one_lane_and_32_beside_the_engine_and_with_it_do_the_same() {
 
 #[test]
 fn a_script_ends_at_its_first_failure_deadline_or_stop() {
-    for mode in [Mode::Sliced, Mode::Fused, Mode::Nic] {
+    for mode in Mode::ALL {
         let stage = Stage::new(&Plan::new(mode));
         let [one, _other] = stage.pairs();
         let own = &stage.sides[0];

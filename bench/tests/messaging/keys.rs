@@ -111,7 +111,7 @@ fn a_key_goes_with_the_message_that_names_it() {
 
 #[test]
 fn keys_that_may_not_be_taken_away_stay() {
-    for mode in [Mode::Sliced, Mode::Fused, Mode::Nic] {
+    for mode in Mode::ALL {
         let stage = Stage::new(&Plan::new(mode));
         let [own, peer] = &stage.sides;
         let at = peer.memory.whole().address.offset(WRITTEN);

@@ -82,8 +82,10 @@ fn warps_of_32_lanes_do_the_same() {
 fn losses_change_nothing_but_the_time() {
     for (mode, selective) in [
         (Mode::Sliced, false),
+        (Mode::Crew, false),
         (Mode::Fused, false),
         (Mode::Sliced, true),
+        (Mode::Crew, true),
         (Mode::Fused, true),
         (Mode::Nic, false),
     ] {

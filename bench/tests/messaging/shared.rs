@@ -84,7 +84,7 @@ fn many_queue_pairs_take_from_one_queue_whatever_is_lost() {
 
 #[test]
 fn a_queue_pair_that_fails_gives_back_what_it_had_taken_and_no_more() {
-    for mode in [Mode::Sliced, Mode::Fused, Mode::Nic] {
+    for mode in Mode::ALL {
         let plan = Plan {
             link: Impairments {
                 // A megabyte is under way for eight milliseconds.

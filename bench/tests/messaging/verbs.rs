@@ -7,7 +7,7 @@ use warpwire_ring::Cause;
 
 use crate::ends::{Mode, Plan, SIGNALS, SOON, SOURCE, Stage, TARGET, WRITTEN};
 
-const MODES: [Mode; 3] = [Mode::Sliced, Mode::Fused, Mode::Nic];
+const MODES: [Mode; 4] = Mode::ALL;
 
 fn over_modes(test: impl Fn(&Stage, [Pair; 2])) {
     for mode in MODES {

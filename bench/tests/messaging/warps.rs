@@ -268,7 +268,7 @@ fn run(mode: Mode, backend: Backend) {
             .expect("room");
     }
     let row = match mode {
-        Mode::Sliced | Mode::Nic => &APART,
+        Mode::Sliced | Mode::Crew | Mode::Nic => &APART,
         Mode::Fused => &TOGETHER,
     };
     let mut found = DeviceAddress::NULL;
@@ -323,7 +323,7 @@ fn run(mode: Mode, backend: Backend) {
         assert_eq!(peer.word(WRITTEN + number * 8), want, "lane {number}");
     }
     assert_eq!(peer.bytes(WRITTEN + 4096, 150), [7; 150]);
-    if mode == Mode::Sliced {
+    if matches!(mode, Mode::Sliced | Mode::Crew) {
         assert_eq!(word(ALONE), 1);
         assert_eq!(peer.bytes(WRITTEN + 8192, 11), b"by one lane");
     }
@@ -355,6 +355,7 @@ fn run(mode: Mode, backend: Backend) {
 #[test]
 fn one_lane() {
     run(Mode::Sliced, Backend::Scalar);
+    run(Mode::Crew, Backend::Scalar);
     run(Mode::Fused, Backend::Scalar);
 }
 
@@ -362,4 +363,5 @@ fn one_lane() {
 fn lanes_of_a_warp() {
     run(Mode::Sliced, Backend::Lockstep { seed: 5 });
     run(Mode::Fused, Backend::Lockstep { seed: 6 });
+    run(Mode::Crew, Backend::Lockstep { seed: 7 });
 }

@@ -292,6 +292,12 @@ impl Arrival {
         }
     }
 
+    /// The queue pair that it is for.
+    pub(crate) const fn number(&self) -> u32 {
+        let [_, second, ..] = self.words;
+        second & 0x00ff_ffff
+    }
+
     /// The base header.
     ///
     /// # Errors

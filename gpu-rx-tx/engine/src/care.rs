@@ -103,6 +103,7 @@ fn obey(block: &mut PairBlock, most_bytes: u32, tuning: &Tuning) {
         block.path = wanted.path;
         block.receives = wanted.receives;
         block.receive_completions = wanted.receive_completions;
+        block.group = wanted.group;
     }
     if moved && state == Some(State::Reset) {
         reset(block);

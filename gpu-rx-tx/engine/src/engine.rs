@@ -16,10 +16,11 @@ use warpwire_ring::{Cause, Location, Receive, Region, Transmit};
 
 use crate::arrive::{Arrival, Seen, look, packets};
 use crate::count::{self, Counts};
+use crate::crew::{Crew, Sheet};
 use crate::pairs::{DATAGRAM, NOTHING, Order, Pairs, Pieces};
 use crate::tables::{EngineBlock, EngineCounters, PairBlock};
 
-/// Runs the queue pairs of one block. `E` sums bytes.
+/// Runs the queue pairs of one block, or this warp's part of that. `E` sums bytes.
 pub struct Engine<'a, R, T, E> {
     pub(crate) receiver: Receiver<R>,
     pub(crate) sender: Sender<T>,
@@ -30,22 +31,30 @@ pub struct Engine<'a, R, T, E> {
     pub(crate) most_parts: NonZeroU32,
     /// Where copies of packets that leave go.
     pub(crate) mirror: Option<Copies>,
+    pub(crate) crew: Crew,
+    /// Where the crew meets, if it is more than one warp.
+    pub(crate) board: Option<Sheet>,
+    /// Counts rounds of a crew.
+    pub(crate) round: u32,
     sums: PhantomData<E>,
 }
 
 impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
-    /// Goes on where the block stands.
+    /// Goes on where the block stands, as one of `crew`, all of which do.
     ///
     /// # Errors
-    /// [`Cause::LayoutMismatch`] if a table is missing or the rings are of another format; what
-    /// attaching to them refuses.
+    /// [`Cause::LayoutMismatch`] if a table is missing or the rings are of another format, or the
+    /// crew is larger than [`Crew::MOST`]; what attaching to the rings refuses.
     ///
     /// # Safety
     /// *The engine's promise*: the rings and everything that the block points to is live memory for
-    /// `'a`; nobody else drives these rings, and nobody but the engine touches its queue pairs,
-    /// except through their mail.
-    pub unsafe fn attach(block: &'a EngineBlock) -> Result<Self, Cause> {
+    /// `'a`; nobody but the crew drives these rings or touches the queue pairs, except through
+    /// their mail.
+    pub unsafe fn attach(block: &'a EngineBlock, crew: Crew) -> Result<Self, Cause> {
+        // SAFETY: the block's board, by the promise.
+        let board = unsafe { Sheet::attach(block.board) }.filter(|_| !crew.is_alone());
         let sound = !block.pairs.is_null()
+            && crew.fits(board.is_some() && !block.groups.is_null())
             && block.pairs.is_aligned(align_of::<PairBlock>() as u64)
             && !block.counters.is_null()
             && block.pair_count.is_power_of_two();
@@ -71,39 +80,41 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
             pairs: Pairs {
                 block,
                 counts: Counts::new(counters),
+                crew,
                 turn: 0,
                 taken: 0,
                 now_ns: 0,
             },
             // SAFETY: the block's mirror, by the promise.
             mirror: unsafe { Copies::attach(block.mirror) },
+            crew,
+            board,
+            round: 0,
             sums: PhantomData,
         })
     }
 
     /// *Collective.* Writes where the rings stand to memory, for who attaches next.
     pub fn save<S: Simt>(&mut self, simt: &S) {
-        self.receiver.save(simt);
-        self.sender.save(simt);
+        if self.crew.dispatches() {
+            self.receiver.save(simt);
+            self.sender.save(simt);
+        }
     }
 
-    /// *Collective.* One round. Says whether there was anything to do.
+    /// *Collective over the crew.* One round. Says whether there was anything to do for this warp.
     ///
     /// # Errors
-    /// Why a ring can no longer be used.
+    /// Why a ring can no longer be used; where several warps run the engine, the dispatcher is told,
+    /// and lets the others know by [`Engine::agree`].
     pub fn step<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
         self.pairs.now_ns = simt.now_ns();
-        let received = self.receive(simt)?;
-        if received {
-            self.pairs.now_ns = simt.now_ns();
-        }
-        // Before the host is obeyed: who was told of a message may end its queue pair at once, and
-        // the peer shall have its answer.
-        let sent = self.transmit(simt)?;
-        let most_bytes = self.capacity.get() * self.most_parts.get();
-        let looked = self.pairs.look_after(simt, most_bytes);
-        let busy = received || looked || sent;
-        if simt.is_leader() {
+        let busy = match self.board {
+            None => self.alone(simt)?,
+            Some(board) if self.crew.dispatches() => self.dispatch(simt, board)?,
+            Some(board) => self.own(simt, board),
+        };
+        if self.crew.dispatches() && simt.is_leader() {
             let counts = &self.pairs.counts;
             counts.add(simt, count::TURNS, 1);
             if !busy {
@@ -111,6 +122,25 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
             }
         }
         Ok(busy)
+    }
+
+    /// *Collective.* A round of a warp that does everything.
+    fn alone<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
+        let received = self.receive(simt)?;
+        if received {
+            self.pairs.now_ns = simt.now_ns();
+        }
+        // Before the host is obeyed: who was told of a message may end its queue pair at once, and
+        // the peer shall have its answer.
+        let sent = self.transmit(simt)?;
+        let most_bytes = self.most_bytes();
+        let looked = self.pairs.look_after(simt, most_bytes);
+        Ok(received || looked || sent)
+    }
+
+    /// Bytes that a frame may have.
+    pub(crate) const fn most_bytes(&self) -> u32 {
+        self.capacity.get() * self.most_parts.get()
     }
 
     /// *Collective.* Takes a batch of frames.
@@ -148,7 +178,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
     }
 
     /// Counts what is no packet of the transport.
-    fn count_seen<S: Simt>(&self, simt: &S, seen: &Seen) -> Arrival {
+    pub(crate) fn count_seen<S: Simt>(&self, simt: &S, seen: &Seen) -> Arrival {
         let counter = match seen {
             Seen::Packet(arrival) => return *arrival,
             Seen::Dropped(reason) => count::DROPS + reason.index() as u32,
@@ -161,7 +191,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
 
     /// *Collective.* Hands a packet to its queue pair and does what that says.
     #[inline(always)]
-    fn serve<S: Simt>(&mut self, simt: &S, frame: &Frame<'_>, arrival: &Arrival) {
+    pub(crate) fn serve<S: Simt>(&mut self, simt: &S, frame: &Frame<'_>, arrival: &Arrival) {
         let (order, received) = self.pairs.take(simt, arrival);
         if order.kind != NOTHING {
             let from = arrival.payload_at();

@@ -3,9 +3,10 @@
 //! Invariant: `no_std`, no allocation, no panic path: the same source is device and host code.
 //! Invariant: knows rings and protocols, and no NIC, host or clock.
 //!
-//! One warp drives a block: a pair of rings and the queue pairs whose packets come through them.
-//! Frames are looked at by a lane each; the leader asks the queue pairs, one packet after the
-//! other; the warp places payload together; packets that leave are written by a lane each. All
+//! A block has a pair of rings and the queue pairs whose packets come through them. Frames are
+//! looked at by a lane each; a leader asks the queue pairs, one packet after the other; a warp
+//! places payload together; packets that leave are written by a lane each. One warp does all of
+//! this, or a [`Crew`]: one has the rings, the others have the queue pairs among themselves. All
 //! state lies in memory ([`tables`]), so that an engine can run a slice at a time.
 #![no_std]
 
@@ -16,6 +17,7 @@ mod around;
 mod arrive;
 mod care;
 mod count;
+mod crew;
 mod depart;
 mod engine;
 mod job;
@@ -26,4 +28,5 @@ mod sum;
 pub mod tables;
 mod tell;
 
+pub use crew::{Board, Crew};
 pub use engine::{Engine, LARGEST_FRAME};

@@ -6,7 +6,7 @@
     reason = "reads queues and tables by the addresses that the host gave"
 )]
 
-use warpwire_device::Simt;
+use warpwire_device::{SharedWord, Simt};
 use warpwire_protocols::rdma::{
     Delivery, Fetched, Landing, Note, QueuePair, ROUTE_HEADER_BYTES, Received, Service, State,
 };
@@ -18,6 +18,7 @@ use crate::around::{Around, RegionTable};
 use crate::arrive::Arrival;
 use crate::care::{care, command, has_to_flush};
 use crate::count::{self, Counts};
+use crate::crew::Crew;
 use crate::tables::{EngineBlock, PairBlock, ReceiveBlock};
 use crate::tell;
 
@@ -25,6 +26,7 @@ use crate::tell;
 pub(crate) struct Pairs<'a> {
     pub(crate) block: &'a EngineBlock,
     pub(crate) counts: Counts,
+    pub(crate) crew: Crew,
     /// The queue pair that may send next.
     pub(crate) turn: u32,
     /// Packets that it sent since its turn came.
@@ -75,7 +77,8 @@ impl<'a> Pairs<'a> {
     /// The queue pair at a place.
     ///
     /// # Safety
-    /// Called by the leader alone, which holds one at a time.
+    /// Called by the leader alone, which holds one at a time, and of a crew by the warp whose own
+    /// it is.
     pub(crate) unsafe fn pair(&self, place: u32) -> &'a mut PairBlock {
         let place = u64::from(place & (self.block.pair_count - 1));
         let at = self
@@ -84,6 +87,28 @@ impl<'a> Pairs<'a> {
             .offset(place * size_of::<PairBlock>() as u64);
         // SAFETY: within the table, live by the engine's promise; one reference at a time.
         unsafe { &mut *(at.value() as *mut PairBlock) }
+    }
+
+    /// The group of the queue pair at a place, where several warps run the engine: by it one hands
+    /// a queue pair to another.
+    fn group(&self, place: u32) -> SharedWord {
+        let place = u64::from(place & (self.block.pair_count - 1));
+        let at = self.block.groups.offset(place * 4);
+        // SAFETY: a word of the table, live by the engine's promise.
+        unsafe { SharedWord::attach(at) }
+    }
+
+    /// Whether the queue pair at a place is this warp's. By any lane.
+    pub(crate) fn is_own(&self, place: u32) -> bool {
+        // pairs with: `hand_over` of the warp that had it.
+        self.crew.is_alone() || self.crew.owns(self.group(place).load())
+    }
+
+    /// The last that a warp does with a queue pair which the host wants to be of another group.
+    fn hand_over(&self, place: u32, group: u32) {
+        if !self.crew.is_alone() && self.group(place).load() != group {
+            self.group(place).store(group);
+        }
     }
 
     pub(crate) fn regions(&self) -> RegionTable {
@@ -201,6 +226,8 @@ impl<'a> Pairs<'a> {
                     // SAFETY: the leader, which holds no other.
                     let block = unsafe { self.pair(row + lane) };
                     care(block, now_ns, most_bytes, &self.block.tuning);
+                    let group = block.group;
+                    self.hand_over(row + lane, group);
                 }
             }
             simt.sync_warp();
@@ -211,6 +238,9 @@ impl<'a> Pairs<'a> {
 
     /// Whether a queue pair has mail, or a timer that ran out. By any lane.
     fn wants_care(&self, place: u32, now_ns: u64) -> bool {
+        if !self.is_own(place) {
+            return false;
+        }
         // SAFETY: lanes only read here, between two meetings of the warp.
         let block: &PairBlock = unsafe { self.pair(place) };
         if block.number == 0 {

@@ -27,11 +27,7 @@ impl<R: Receive, T: Transmit, E: Sum> Engine<'_, R, T, E> {
     pub(crate) fn transmit<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
         let mut busy = false;
         let mut quiet = 0;
-        let most_parts = self.most_parts.get();
-        let free = self.sender.credits(simt, MAX_BATCH.max(most_parts))?;
-        self.sender.reserve(simt, free)?;
-        // Frames of which each may take as many slots as any.
-        let mut left = free / self.most_parts;
+        let mut left = self.credits(simt)?;
         while left > 0 && quiet < self.pairs.block.pair_count {
             let most = left.min(S::WIDTH);
             let (job, count) = self.pairs.jobs(simt, most, &mut quiet);
@@ -40,41 +36,61 @@ impl<R: Receive, T: Transmit, E: Sum> Engine<'_, R, T, E> {
             }
             left -= count;
             busy = true;
-            let has_job = simt.lane() < count;
-            let (path, bytes) = match has_job {
-                true => self.pairs.path(&job),
-                false => Default::default(),
-            };
-            let parts = slots(bytes, self.capacity);
-            let claim = self.sender.claim(simt, parts);
-            let mut is_made = false;
-            if let Some(claim) = &claim {
-                match self.depart(&job, &path, claim) {
-                    Ok(()) => is_made = true,
-                    Err(cause) => self.sender.abandon(cause),
-                }
-            }
-            if let Some(mirror) = &self.mirror {
-                let head = CopyHead {
-                    time_ns: self.pairs.now_ns,
-                    sequence: 0,
-                    length: bytes,
-                    kept: bytes,
-                };
-                let slot = |part| self.sender.slot(claim.as_ref()?, part);
-                mirror.offer(simt, is_made, &head, |_| true, slot);
-            }
+            self.depart(simt, &job, simt.lane() < count);
         }
+        self.publish(simt)?;
+        Ok(busy)
+    }
+
+    /// *Collective.* Reserves what is free: frames of which each may take as many slots as any.
+    #[inline(always)]
+    pub(crate) fn credits<S: Simt>(&mut self, simt: &S) -> Result<u32, Cause> {
+        let most = MAX_BATCH.max(self.most_parts.get());
+        let free = self.sender.credits(simt, most)?;
+        self.sender.reserve(simt, free)?;
+        Ok(free / self.most_parts)
+    }
+
+    /// *Collective.* Lets the NIC have what was written.
+    #[inline(always)]
+    pub(crate) fn publish<S: Simt>(&mut self, simt: &S) -> Result<(), Cause> {
         let published = self.sender.publish(simt);
         self.sender.ring(simt);
-        published?;
-        Ok(busy)
+        published.map(|_| ())
+    }
+
+    /// *Collective.* Writes the packets of lanes that have a job.
+    #[inline(always)]
+    pub(crate) fn depart<S: Simt>(&mut self, simt: &S, job: &Job, has_job: bool) {
+        let (path, bytes) = match has_job {
+            true => self.pairs.path(job),
+            false => Default::default(),
+        };
+        let parts = slots(bytes, self.capacity);
+        let claim = self.sender.claim(simt, parts);
+        let mut is_made = false;
+        if let Some(claim) = &claim {
+            match self.write(job, &path, claim) {
+                Ok(()) => is_made = true,
+                Err(cause) => self.sender.abandon(cause),
+            }
+        }
+        if let Some(mirror) = &self.mirror {
+            let head = CopyHead {
+                time_ns: self.pairs.now_ns,
+                sequence: 0,
+                length: bytes,
+                kept: bytes,
+            };
+            let slot = |part| self.sender.slot(claim.as_ref()?, part);
+            mirror.offer(simt, is_made, &head, |_| true, slot);
+        }
     }
 
     /// Writes a packet into its slots, and their descriptors. What fails cuts the batch. By any
     /// lane: none changes a queue pair meanwhile.
     #[inline(always)]
-    fn depart(&mut self, job: &Job, path: &Path, claim: &Claim) -> Result<(), Cause> {
+    fn write(&mut self, job: &Job, path: &Path, claim: &Claim) -> Result<(), Cause> {
         // SAFETY: lanes only read here, between two meetings of the warp.
         let block: &PairBlock = unsafe { self.pairs.pair(job.pair) };
         let is_datagram = block.pair.attributes().service == Service::Ud;
@@ -110,7 +126,7 @@ impl Pairs<'_> {
     /// *Collective.* Asks queue pairs in turn for up to `most` packets; lane `i` gets the `i`-th.
     /// `quiet` counts those in a row that had none.
     #[inline(never)]
-    fn jobs<S: Simt>(&mut self, simt: &S, most: u32, quiet: &mut u32) -> (Job, u32) {
+    pub(crate) fn jobs<S: Simt>(&mut self, simt: &S, most: u32, quiet: &mut u32) -> (Job, u32) {
         let mut mine = Job::default();
         let mut count = 0;
         while count < most && *quiet < self.block.pair_count {
@@ -147,6 +163,9 @@ impl Pairs<'_> {
     /// The leader's part: the next packet of a queue pair.
     #[inline(never)]
     fn ask(&self, place: u32) -> Option<Job> {
+        if !self.is_own(place) {
+            return None;
+        }
         // SAFETY: the leader, which holds no other.
         let block = unsafe { self.pair(place) };
         if block.number == 0 || !block.pair.state().receives() {

@@ -23,6 +23,12 @@ pub struct EngineBlock {
     /// A [`warpwire_device::CopyBlock`] for copies of packets that leave, which nobody else fills; null
     /// for none.
     pub mirror: DeviceAddress,
+    /// A [`Board`](crate::Board) for an engine of several warps; null where it has one.
+    pub board: DeviceAddress,
+    /// Where there is a board: a word of 32 bits for each place of [`EngineBlock::pairs`], the group
+    /// that the queue pair there is of. Groups say which warp has which queue pairs; those that
+    /// share receives are of one.
+    pub groups: DeviceAddress,
     /// How many queue pairs there may be; a power of two.
     pub pair_count: u32,
     /// How many regions there may be.
@@ -108,6 +114,8 @@ pub struct PairBlock {
     pub head: u64,
     /// The last command of the mail that was obeyed.
     pub obeyed: u32,
+    /// The group that it shall be of.
+    pub group: u32,
     /// A failed request was told; what is behind it is flushed.
     pub failed: bool,
 }
@@ -171,6 +179,8 @@ pub struct Wanted {
     pub receives: DeviceAddress,
     /// Where completions of receives go.
     pub receive_completions: DeviceAddress,
+    /// The same number for all queue pairs that take receives from there; any number.
+    pub group: u32,
     /// What was agreed with the peer.
     pub attributes: Attributes,
     /// The sequence numbers to start from.

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use warpwire_device::{Scalar, ScalarHost};
-use warpwire_engine::Engine;
 use warpwire_engine::tables::EngineBlock;
+use warpwire_engine::{Crew, Engine};
 use warpwire_gpu::executor::Clock;
 use warpwire_gpu::{Arena, Service};
 use warpwire_protocols::checksum::Host;
@@ -57,7 +57,7 @@ impl Transport {
         let block = unsafe { &*(block.value() as *const EngineBlock) };
         Ok(Self {
             // SAFETY: passed on.
-            engine: unsafe { Engine::attach(block) }?,
+            engine: unsafe { Engine::attach(block, Crew::ALONE) }?,
             seat: Seat(clock),
             state: TransportState::default(),
             _memory: memory,

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use warpwire_core::block::Parameters as _;
 use warpwire_core::kernels::TransportParameters;
+use warpwire_engine::Crew;
 use warpwire_engine::tables::EngineCounters;
 use warpwire_gpu::executor::{Clock, Grid, Launch, Parameters, Placement, ServiceHandle};
 use warpwire_gpu::{Arena, CpuExecutor};
@@ -31,6 +32,9 @@ use crate::runtime::{Kit, format_word};
 /// How an endpoint is made.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointConfig {
+    /// Warps of the engine's kernel, up to 32. One does everything; of more, the first has the
+    /// rings and the others have the queue pairs among themselves.
+    pub warps: u32,
     /// Queue pairs; a power of two.
     pub pairs: u32,
     /// One of them is queue pair 1, through which connections are managed; then there are two at
@@ -64,6 +68,7 @@ pub struct EndpointConfig {
 impl Default for EndpointConfig {
     fn default() -> Self {
         Self {
+            warps: 1,
             pairs: 16,
             management: false,
             regions: 256,
@@ -82,8 +87,25 @@ impl Default for EndpointConfig {
 }
 
 impl EndpointConfig {
+    /// For an engine without a kernel of its own: whoever runs it is one warp, and nobody beats its
+    /// heart.
+    fn of_one_warp(self) -> Result<Self, Error> {
+        if self.warps != 1 {
+            return Err(Error::Setting {
+                field: "warps",
+                value: u64::from(self.warps),
+                must: "1 where the engine has no kernel of its own",
+            });
+        }
+        Ok(Self {
+            stale: Duration::ZERO,
+            ..self
+        })
+    }
+
     fn check(&self) -> Result<(), Error> {
         let settings = [
+            ("warps", self.warps, 1, Crew::MOST, false),
             (
                 "pairs",
                 self.pairs,
@@ -177,7 +199,11 @@ impl Endpoint {
         let parameters =
             unsafe { Parameters::new(table.parameters, TransportParameters::LAYOUT, arenas) };
         let parameters = parameters.control(table.control.clone());
-        let launch = executor.launch_on(row, Grid::ONE, parameters, placement)?;
+        let grid = Grid {
+            blocks: 1,
+            warps: config.warps,
+        };
+        let launch = executor.launch_on(row, grid, parameters, placement)?;
         endpoint.runs = Runs::Sliced(Some(launch));
         Ok(endpoint)
     }
@@ -194,11 +220,7 @@ impl Endpoint {
         memory: &[Arc<Arena>],
         config: EndpointConfig,
     ) -> Result<Self, Error> {
-        // Nobody beats the heart of such an engine.
-        let config = EndpointConfig {
-            stale: Duration::ZERO,
-            ..config
-        };
+        let config = config.of_one_warp()?;
         let mut endpoint = Self::new(clock.clone(), nic, memory, config)?;
         let block = endpoint.table.block;
         // SAFETY: the table holds the block and all that it points to, and the endpoint keeps the
@@ -229,10 +251,7 @@ impl Endpoint {
                 must: "`soft`: no other NIC here carries out work queues of messages",
             });
         }
-        let config = EndpointConfig {
-            stale: Duration::ZERO,
-            ..config
-        };
+        let config = config.of_one_warp()?;
         let clock = executor.clock();
         let mut endpoint = Self::new(clock.clone(), nic, memory, config)?;
         let (block, arenas) = (endpoint.table.block, endpoint.arenas.clone());

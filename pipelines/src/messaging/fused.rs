@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use warpwire_core::format::{MemifClient, MemifServer, Mlx5, RingFormat, Xdp};
 use warpwire_core::kernels::Sum;
 use warpwire_device::Scalar;
-use warpwire_engine::Engine;
 use warpwire_engine::tables::EngineBlock;
+use warpwire_engine::{Crew, Engine};
 use warpwire_gpu::Arena;
 use warpwire_gpu::executor::Clock;
 use warpwire_ring::{Cause, DeviceAddress, Receive, Transmit};
@@ -168,6 +168,6 @@ where
         idle: Arc::new(|| {}),
     };
     // SAFETY: passed on.
-    let engine = unsafe { Engine::attach(block) }?;
+    let engine = unsafe { Engine::attach(block, Crew::ALONE) }?;
     Ok(Box::new(Driven::<F::Receive, F::Transmit> { engine, host }))
 }

@@ -320,6 +320,7 @@ impl Pair {
                 None => own.receive_completions,
                 Some(shared) => shared.receive_completions,
             },
+            group: self.shared.map_or(own.number(), |shared| shared.group),
             attributes,
             start,
             path,

@@ -7,10 +7,10 @@ use warpwire_core::block::{Parameters as _, Steering};
 use warpwire_core::kernels::TransportParameters;
 use warpwire_core::messaging::{ChannelBlock, CompletionRing, Cursor, SharedBlock};
 use warpwire_device::COPY_AT;
-use warpwire_engine::LARGEST_FRAME;
 use warpwire_engine::tables::{
     EngineBlock, EngineCounters, Mail, PairBlock, Path, ReceiveBlock, Wanted,
 };
+use warpwire_engine::{Board, LARGEST_FRAME};
 use warpwire_gpu::Arena;
 use warpwire_gpu::arena::ArenaError;
 use warpwire_gpu::executor::Control;
@@ -74,6 +74,8 @@ impl PairPlaces {
 /// What the host needs of receives that are shared.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedPlaces {
+    /// The group of the queue pairs that share them.
+    pub group: u32,
     /// The [`ReceiveBlock`].
     pub receives: DeviceAddress,
     /// The [`CompletionQueue`].
@@ -88,7 +90,7 @@ pub struct SharedPlaces {
 /// Memory that cannot be had.
 pub fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaError> {
     let arena = Arc::new(Arena::new(bytes(config), Location::PinnedHost)?);
-    let control = Control::allocate(&arena, 1)?;
+    let control = Control::allocate(&arena, config.warps)?;
     let heartbeat = match config.stale.is_zero() {
         true => DeviceAddress::NULL,
         false => control.heartbeat_address(0).unwrap_or(DeviceAddress::NULL),
@@ -129,9 +131,10 @@ pub fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaErr
             _ => places.push(shared),
         }
     }
-    let shared = (0..config.shared).map(|_| shared(&arena, config, heartbeat));
+    let shared = (0..config.shared).map(|group| shared(&arena, config, group, heartbeat));
     let shared = shared.collect::<Result<_, _>>()?;
     let mirror = config.is_captured.then(|| mirror(&arena)).transpose()?;
+    let (board, groups) = crew(&arena, config, &pairs)?;
     let block = EngineBlock {
         receive: rings.receive,
         transmit: rings.transmit,
@@ -141,6 +144,8 @@ pub fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaErr
         mirror: mirror
             .as_ref()
             .map_or(DeviceAddress::NULL, |ring| ring.block),
+        board,
+        groups,
         pair_count: config.pairs,
         region_count: config.regions + 1,
         tuning: config.tuning,
@@ -171,6 +176,20 @@ pub fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaErr
         mirror,
         arena,
     })
+}
+
+/// What warps need that run the engine together: the board, and the groups of queue pairs.
+fn crew(
+    arena: &Arena,
+    config: &EndpointConfig,
+    pairs: &[PairBlock],
+) -> Result<(DeviceAddress, DeviceAddress), ArenaError> {
+    if config.warps == 1 {
+        return Ok((DeviceAddress::NULL, DeviceAddress::NULL));
+    }
+    let board = arena.allocate(size_of::<Board>() as u64, align_of::<Board>() as u64)?;
+    let groups: Vec<u32> = pairs.iter().map(|pair| pair.group).collect();
+    Ok((board.address, arena.place_all(&groups)?.address))
 }
 
 fn mirror(arena: &Arc<Arena>) -> Result<CopyRing, ArenaError> {
@@ -229,6 +248,7 @@ fn pair(
         told: 0,
         head: 0,
         obeyed: 0,
+        group: number,
         failed: false,
     };
     let block = ChannelBlock {
@@ -255,6 +275,7 @@ fn pair(
 fn shared(
     arena: &Arena,
     config: &EndpointConfig,
+    group: u32,
     heartbeat: DeviceAddress,
 ) -> Result<SharedPlaces, ArenaError> {
     let line = |bytes: u64| arena.allocate(bytes, 128).map(|region| region.address);
@@ -286,6 +307,7 @@ fn shared(
         returned: 0,
     };
     Ok(SharedPlaces {
+        group,
         receives: receives.address,
         receive_completions: arrived_block,
         block,
@@ -338,6 +360,7 @@ fn blank_mail() -> Mail {
             connects: 0,
             receives: DeviceAddress::NULL,
             receive_completions: DeviceAddress::NULL,
+            group: 0,
             attributes: Attributes::default(),
             start: Start::default(),
             path: Path::default(),
@@ -355,11 +378,14 @@ fn bytes(config: &EndpointConfig) -> usize {
     let shared = receives(config.log_shared) + (1usize << config.log_shared) + 8 * 128;
     let regions = (config.regions as usize + 1) * size_of::<Region>();
     let scratch = config.pairs as usize * SCRATCH_BYTES as usize;
+    let crew = size_of::<Board>() + config.pairs as usize * size_of::<u32>();
     config.pairs as usize * pair
         + config.shared as usize * shared
         + regions
         + scratch
         + size_of::<EngineBlock>()
+        + crew
+        + Control::bytes(config.warps) as usize
         + usize::from(config.is_captured) * (mirror_bytes() + 4096)
         + 16384
 }

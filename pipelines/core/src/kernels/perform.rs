@@ -7,8 +7,8 @@
 use core::marker::PhantomData;
 
 use warpwire_device::{SharedWord, Simt, Wait};
-use warpwire_engine::Engine;
 use warpwire_engine::tables::EngineBlock;
+use warpwire_engine::{Crew, Engine};
 use warpwire_ring::layout::fold;
 use warpwire_ring::{Cause, DeviceAddress};
 
@@ -141,7 +141,7 @@ where
         // SAFETY: such a block by the caller's promise, for as long as the kernel runs.
         let block = unsafe { &*(engine.value() as *const EngineBlock) };
         // SAFETY: passed on.
-        let engine = unsafe { Engine::attach(block) };
+        let engine = unsafe { Engine::attach(block, Crew::ALONE) };
         engine.map(Stepping)
     }
 

@@ -1,4 +1,4 @@
-//! The transport of messages as a kernel: an engine a block.
+//! The transport of messages as a kernel: an engine a block, run by all of its warps.
 #![expect(
     unsafe_code,
     reason = "a kernel reads its blocks by the addresses that it is given"
@@ -7,8 +7,8 @@
 use core::marker::PhantomData;
 
 use warpwire_device::Simt;
-use warpwire_engine::Engine;
 use warpwire_engine::tables::{EngineBlock, EngineCounters, Mail, PairBlock};
+use warpwire_engine::{Board, Crew, Engine};
 use warpwire_ring::{Cause, DeviceAddress};
 
 use crate::block::{Header, Parameters, Steering};
@@ -51,6 +51,8 @@ unsafe impl Parameters for TransportParameters {
             regions,
             counters,
             mirror,
+            board,
+            groups,
             pair_count,
             region_count,
             tuning,
@@ -70,6 +72,7 @@ unsafe impl Parameters for TransportParameters {
             told,
             head,
             obeyed,
+            group,
             failed,
         });
         let mail = warpwire_ring::layout_hash!(Mail {
@@ -84,7 +87,8 @@ unsafe impl Parameters for TransportParameters {
             wanted,
         });
         let hash = fold(fold(parameters, block as usize), pair as usize);
-        fold(fold(hash, mail as usize), size_of::<EngineCounters>())
+        let hash = fold(fold(hash, mail as usize), size_of::<EngineCounters>());
+        fold(hash, size_of::<Board>())
     };
 
     #[inline(always)]
@@ -106,7 +110,6 @@ impl<F: RingFormat> Kernel for Transport<F> {
     unsafe fn run<S: Simt>(simt: &S, parameters: &TransportParameters) -> Result<(), Cause> {
         let number = simt.block();
         let sound = number < parameters.block_count
-            && simt.warps() == 1
             && !parameters.blocks.is_null()
             && parameters
                 .blocks
@@ -120,18 +123,16 @@ impl<F: RingFormat> Kernel for Transport<F> {
         let block = unsafe { &*block };
         // SAFETY: stop word and heartbeats, by the kernel's promise.
         let mut course = unsafe { Course::attach(&parameters.steering, number) };
+        let crew = Crew::of_block(simt);
         // SAFETY: everything that the block names, by the kernel's promise.
-        let engine = unsafe { Engine::<F::Receive, F::Transmit, Sum>::attach(block) };
+        let engine = unsafe { Engine::<F::Receive, F::Transmit, Sum>::attach(block, crew) };
         let mut engine = engine?;
         let mut ended = Ok(());
-        while course.goes_on(simt) {
+        while engine.agree(simt, || ended.is_ok() && course.goes_on(simt)) {
             match engine.step(simt) {
                 Ok(true) => simt.give_way(),
                 Ok(false) => simt.pause(),
-                Err(cause) => {
-                    ended = Err(cause);
-                    break;
-                }
+                Err(cause) => ended = Err(cause),
             }
         }
         engine.save(simt);
