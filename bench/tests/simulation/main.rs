@@ -147,6 +147,7 @@ fn set_up(seed: u64, count: usize, selective: bool, link: Impairments) -> Endpoi
         let memory = Arena::new((end + GUARD) as usize, Location::Device);
         let memory = Arc::new(memory.expect("maps"));
         let config = EndpointConfig {
+            warps: 1 + dice.below(4) as u32,
             pairs: 8,
             regions: 4,
             first_number: 0x0100 * (place as u32 + 1),

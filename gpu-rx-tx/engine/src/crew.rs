@@ -1,14 +1,15 @@
 //! Several warps to a block: one dispatches, the others own the queue pairs.
 //!
 //! ```text
-//!  dispatcher  │ takes frames, looks at them │                          │ writes and publishes packets │
-//!  owners      │ look after their pairs      │ serve their frames, say  │                              │
-//!              │                             │ what may be sent         │                              │
-//!              meet                          meet                       meet                           …
+//!             │ first part        │ second part         │ third part        │
+//!  dispatcher │ takes frames,     │                     │ writes packets,   │
+//!             │ looks at them     │                     │ lets the NIC know │
+//!  owners     │ look after their  │ serve their frames, │                   │
+//!             │ queue pairs       │ say what to send    │                   │
 //! ```
 //! The block meets between the parts of a round, so that each table of the [`Board`] and each queue
-//! pair has one user at a time. Which warp owns a queue pair its group says; queue pairs that share
-//! receives are of one group.
+//! pair has one user at a time. Which warp owns a queue pair, its group says; queue pairs that
+//! share receives are of one group.
 #![expect(
     unsafe_code,
     reason = "reads and writes the board by the address that the host gave"

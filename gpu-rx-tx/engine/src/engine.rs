@@ -105,8 +105,8 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
     /// *Collective over the crew.* One round. Says whether there was anything to do for this warp.
     ///
     /// # Errors
-    /// Why a ring can no longer be used; where several warps run the engine, the dispatcher is told,
-    /// and lets the others know by [`Engine::agree`].
+    /// Why a ring can no longer be used. Of several warps the dispatcher is told, and the others
+    /// hear of it by [`Engine::agree`].
     pub fn step<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
         self.pairs.now_ns = simt.now_ns();
         let busy = match self.board {

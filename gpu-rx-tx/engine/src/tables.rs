@@ -20,14 +20,14 @@ pub struct EngineBlock {
     pub regions: DeviceAddress,
     /// The block's [`EngineCounters`].
     pub counters: DeviceAddress,
-    /// A [`warpwire_device::CopyBlock`] for copies of packets that leave, which nobody else fills; null
-    /// for none.
+    /// A [`warpwire_device::CopyBlock`] for copies of packets that leave, which nobody else fills;
+    /// null for none.
     pub mirror: DeviceAddress,
     /// A [`Board`](crate::Board) for an engine of several warps; null where it has one.
     pub board: DeviceAddress,
-    /// Where there is a board: a word of 32 bits for each place of [`EngineBlock::pairs`], the group
-    /// that the queue pair there is of. Groups say which warp has which queue pairs; those that
-    /// share receives are of one.
+    /// Where there is a board: for each place of [`EngineBlock::pairs`] a word of 32 bits, the
+    /// group of the queue pair there. Groups say which warp has which queue pairs; those that share
+    /// receives are of one.
     pub groups: DeviceAddress,
     /// How many queue pairs there may be; a power of two.
     pub pair_count: u32,

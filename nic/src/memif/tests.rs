@@ -284,10 +284,11 @@ fn a_wrong_secret_id_or_count_is_refused_by_name_on_both_sides() {
         (",queues=2", "", "takes 1 queues at most; write queues=1"),
         ("", ",queues=2", "brought 1 rings"),
     ];
-    for (number, (client, server, reason)) in cases.into_iter().enumerate() {
+    // Long enough for a machine that has other things to do.
+    let case = |number: usize, (client, server, reason): (&str, &str, &str)| {
         let name = socket(&format!("refused{number}"));
-        let client = spec(&format!("memif:{name},wait_ms=200{client}"));
-        let server = spec(&format!("memif:{name},role=server,wait_ms=300{server}"));
+        let client = spec(&format!("memif:{name},wait_ms=3000{client}"));
+        let server = spec(&format!("memif:{name},role=server,wait_ms=3000{server}"));
         std::thread::scope(|scope| {
             let server = scope.spawn(move || Memif::open(&server));
             let error = Memif::open(&client).expect_err("refused").to_string();
@@ -295,7 +296,12 @@ fn a_wrong_secret_id_or_count_is_refused_by_name_on_both_sides() {
             let error = server.join().expect("no panic").expect_err("nobody else");
             assert!(matches!(error, Error::Deadline { .. }), "{error}");
         });
-    }
+    };
+    std::thread::scope(|scope| {
+        for (number, row) in cases.into_iter().enumerate() {
+            scope.spawn(move || case(number, row));
+        }
+    });
     // A server without a secret takes any.
     let name = socket("any");
     let (client, server) = (

@@ -29,10 +29,13 @@ use super::vacancy::Vacancies;
 use crate::messaging::Error;
 use crate::runtime::{Kit, format_word};
 
+/// Warps that an engine can have.
+pub const MOST_WARPS: u32 = Crew::MOST;
+
 /// How an endpoint is made.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointConfig {
-    /// Warps of the engine's kernel, up to 32. One does everything; of more, the first has the
+    /// Warps of the engine's kernel, up to [`MOST_WARPS`]. One does everything; of more, the first has the
     /// rings and the others have the queue pairs among themselves.
     pub warps: u32,
     /// Queue pairs; a power of two.
@@ -105,7 +108,7 @@ impl EndpointConfig {
 
     fn check(&self) -> Result<(), Error> {
         let settings = [
-            ("warps", self.warps, 1, Crew::MOST, false),
+            ("warps", self.warps, 1, MOST_WARPS, false),
             (
                 "pairs",
                 self.pairs,

@@ -24,7 +24,7 @@ pub use application::{Application, Lent};
 pub use capture::CaptureReport;
 pub use device::{Device, DeviceConfig, gid};
 pub(crate) use device::{MANAGEMENT_BYTES, route, words};
-pub use endpoint::{Endpoint, EndpointConfig, Idle};
+pub use endpoint::{Endpoint, EndpointConfig, Idle, MOST_WARPS};
 pub use error::Error;
 pub use fused::FusedEngine;
 pub use pair::{Completed, Message, Pair, PairConfig, SendRate, Work, connect_all};

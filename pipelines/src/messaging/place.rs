@@ -66,9 +66,9 @@ impl Place {
     }
 }
 
-/// The own address with a number: on the interface of a NIC, or on that which leads to `peer`, those
-/// that reach beyond their link are counted from 1, as Linux counts its GIDs behind the link-local
-/// one.
+/// The own address with a number: on the interface of a NIC, or on that which leads to `peer`,
+/// those that reach beyond their link are counted from 1, as Linux counts its GIDs behind the
+/// link-local one.
 ///
 /// # Errors
 /// [`Error::Address`] with the numbers that there are; no way to the peer.

@@ -118,6 +118,7 @@ impl Plan<'_> {
         let log = |depth: u32| 32 - depth.max(2).next_power_of_two().leading_zeros();
         let pairs = options.pairs + 2 * u32::from(options.by_cm);
         let endpoint = EndpointConfig {
+            warps: options.warps,
             pairs: pairs.next_power_of_two(),
             management: options.by_cm,
             log_send: log(options.tx_depth * self.slots()).clamp(5, 15),

@@ -16,6 +16,9 @@ pub(super) const LONGEST_INLINE: u32 = 912;
 /// Seconds: an hour without progress is no measurement.
 pub(in crate::cli) const LONGEST_PATIENCE: u64 = 3600;
 
+/// Warps of an engine.
+const MOST_WARPS: u32 = warpwire_pipelines::messaging::MOST_WARPS;
+
 /// The options of perftest, as far as they mean something here.
 #[derive(clap::Args)]
 pub(in crate::cli) struct Options {
@@ -113,8 +116,14 @@ pub(in crate::cli) struct Options {
     #[arg(long, value_name = "FILE")]
     pub(super) capture: Option<PathBuf>,
     /// Let the measuring thread drive the engine instead of one of its own: lowest latency
-    #[arg(long)]
+    #[arg(long, conflicts_with = "warps")]
     pub(super) fused: bool,
+    /// Warps of the engine: of several, one has the rings and the others the queue pairs
+    #[arg(
+        long, default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_WARPS))
+    )]
+    pub(super) warps: u32,
     /// Longest time without progress, in seconds
     #[arg(
         long, default_value_t = 60,

@@ -61,7 +61,7 @@ fn pair(folder: &Folder, port: u16, words: &[&str], more: [&[&str]; 2]) -> [Outp
 
 #[test]
 fn what_is_sent_is_captured_with_its_operation() {
-    for (number, mode) in (0..).zip([&["--fused"][..], &[]]) {
+    for (number, mode) in (0..).zip([&["--fused"][..], &[], &["--warps", "3"]]) {
         let folder = Folder::new(&format!("capture-{number}"));
         let files = [folder.file("server.pcapng"), folder.file("client.pcapng")];
         let captures = [["--capture", &files[0]], ["--capture", &files[1]]];

@@ -177,7 +177,7 @@ impl Core<'_> {
                     qkey: 0,
                     private: &[],
                 };
-                // No datagram service is offered. If its clock ended it meanwhile: no answer either.
+                // No datagram service is offered. If its clock ended it meanwhile: no answer.
                 let _ = self.table.tell(now_ns, handle, &none);
             }
             event => {
