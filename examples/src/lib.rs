@@ -3,6 +3,7 @@
 //! Invariant: an example runs without root, GPU or NIC, ends by itself, checks what it did and says
 //! what that was.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,7 +65,8 @@ impl Network {
             let arenas = [Arc::clone(&memory)];
             let endpoint = Endpoint::start(&executor, &nic, &arenas, config, Placement::Any)?;
             let whole = memory.whole();
-            let chance = u64::from(std::process::id()) + u64::from(number);
+            // A number that nobody can guess.
+            let chance = RandomState::new().hash_one(number);
             let region = endpoint.register(whole.address, whole.length, Access::ALL, chance)?;
             nodes.push(Node {
                 endpoint,

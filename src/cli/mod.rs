@@ -5,6 +5,7 @@
 
 mod bench;
 mod capture;
+mod chance;
 mod check;
 mod demonstration;
 mod gpus;

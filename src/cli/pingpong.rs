@@ -19,6 +19,7 @@ use warpwire_ring::Cause;
 use warpwire_ring::mlx5::layout::Opcode;
 use warpwire_ring::mlx5::post::{Order, Payload};
 
+use super::chance::chance;
 use super::meet::meet;
 use super::perftest::{Connection, LONGEST_MESSAGE, LONGEST_PATIENCE};
 use super::{Failure, capture};
@@ -223,12 +224,6 @@ fn play(
     let peer = run.exchange(conversation, role, &own, mtu)?;
     println!("  remote address: {}", peer.ok_or_else(nobody)?);
     run.play(role == Role::Client)
-}
-
-/// A number that nobody can guess.
-fn chance() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
 }
 
 impl Arguments {

@@ -18,6 +18,7 @@ use warpwire_protocols::cm::Cause;
 use warpwire_ring::mlx5::layout::Opcode;
 use warpwire_ring::mlx5::post::{Gather, Order, Payload};
 
+use super::chance::chance;
 use super::perftest::LONGEST_PATIENCE;
 use super::{Failure, capture, signals};
 
@@ -115,12 +116,6 @@ fn resolve(name: &str, port: u16) -> Result<SocketAddr, Failure> {
     let mut addresses = addresses.map_err(|error| unknown(error.to_string()))?;
     let address = addresses.next();
     address.ok_or_else(|| unknown("has no address".to_owned()))
-}
-
-/// A number that nobody can guess.
-fn chance() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0)
 }
 
 /// Client and server alike ask for one read at a time.

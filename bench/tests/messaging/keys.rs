@@ -117,15 +117,19 @@ fn keys_that_may_not_be_taken_away_stay() {
         let at = peer.memory.whole().address.offset(WRITTEN);
         let kept = peer
             .endpoint
-            .register(at, 4096, Access::ALL, 9)
+            .register(at, 4096, Access::ALL, 0x9abc_de09)
             .expect("fits");
+        // All that names no place of the table is chance.
+        assert_eq!(kept.key & 0xfffe_00ff, 0x9abc_de09 & 0xfffe_00ff);
         let gone = peer
             .endpoint
             .register(at, 4096, Access::ALL, 9)
             .expect("fits");
         peer.endpoint.let_peers_invalidate(&gone).expect("is there");
         peer.endpoint.release(&gone, SOON).expect("was ours");
-        for key in [kept.key, gone.key, kept.key ^ 1, 0, u32::MAX] {
+        let others = [1, 1 << 17, 1 << 31].map(|bit| kept.key ^ bit);
+        let keys = [kept.key, gone.key, 0, u32::MAX];
+        for key in keys.into_iter().chain(others) {
             let mut pairs = stage.pairs();
             let (at_home, abroad) = take_away(&mut pairs, &stage.sides, key);
             let refused = |completed: &Completed| {

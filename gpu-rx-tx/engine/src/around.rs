@@ -20,24 +20,29 @@ use crate::tables::{PairBlock, ReceiveBlock};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionTable {
     pub(crate) first: DeviceAddress,
+    /// A power of two.
     pub(crate) count: u32,
+}
+
+impl RegionTable {
+    /// Where the region lies that a key may name. The rest of the key is chance: a region has the
+    /// key that lies in it.
+    fn at(&self, key: u32) -> DeviceAddress {
+        let place = key >> 8 & (self.count - 1);
+        let offset = u64::from(place) * size_of::<Region>() as u64;
+        self.first.offset(offset)
+    }
 }
 
 impl Regions for RegionTable {
     /// Reads the key before and after the rest: the host takes a region away by its key first, and
     /// gives a new one its key last.
     fn region(&self, key: u32) -> Option<Region> {
-        let place = key >> 8;
-        if place >= self.count {
-            return None;
-        }
-        let at = self
-            .first
-            .offset(u64::from(place) * size_of::<Region>() as u64);
+        let at = self.at(key);
         let key_at = at.offset(core::mem::offset_of!(Region, key) as u64);
         // SAFETY: within the table, which is live by the engine's promise.
         let before = unsafe { memory::load_acquire_u32(key_at) };
-        if before != key {
+        if before != key || key == 0 {
             return None;
         }
         // SAFETY: as above; a region that changes meanwhile is thrown away below.
@@ -51,12 +56,7 @@ impl Regions for RegionTable {
     /// The host gives the place a new key only after rounds of the engine behind the one in which
     /// it took the old key away itself: nothing newer is overwritten here.
     fn remove(&mut self, key: u32) {
-        let place = key >> 8;
-        if place >= self.count {
-            return;
-        }
-        let offset = u64::from(place) * size_of::<Region>() as u64;
-        let at = self.first.offset(offset);
+        let at = self.at(key);
         let key_at = at.offset(core::mem::offset_of!(Region, key) as u64);
         // SAFETY: within the table, which is live by the engine's promise.
         unsafe { memory::store_release_u32(key_at, 0) };

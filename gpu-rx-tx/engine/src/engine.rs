@@ -57,7 +57,8 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
             && crew.fits(board.is_some() && !block.groups.is_null())
             && block.pairs.is_aligned(align_of::<PairBlock>() as u64)
             && !block.counters.is_null()
-            && block.pair_count.is_power_of_two();
+            && block.pair_count.is_power_of_two()
+            && block.region_count.is_power_of_two();
         if !sound {
             return Err(Cause::LayoutMismatch);
         }

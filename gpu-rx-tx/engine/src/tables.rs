@@ -16,7 +16,8 @@ pub struct EngineBlock {
     pub transmit: QueueBlock,
     /// [`PairBlock`]s: queue pair `n` lies at place `n` modulo their number.
     pub pairs: DeviceAddress,
-    /// [`warpwire_protocols::rdma::Region`]s, by the upper 24 bits of their keys.
+    /// [`warpwire_protocols::rdma::Region`]s, by the upper 24 bits of their keys, modulo their
+    /// number.
     pub regions: DeviceAddress,
     /// The block's [`EngineCounters`].
     pub counters: DeviceAddress,
@@ -31,7 +32,7 @@ pub struct EngineBlock {
     pub groups: DeviceAddress,
     /// How many queue pairs there may be; a power of two.
     pub pair_count: u32,
-    /// How many regions there may be.
+    /// How many regions there may be; a power of two.
     pub region_count: u32,
     /// How senders are slowed.
     pub tuning: Tuning,

@@ -23,6 +23,7 @@ use super::capture::Capture;
 use super::fused::FusedEngine;
 use super::host::HostWarp;
 use super::pair::{Home, Pair, PairConfig};
+use super::regions::Registered;
 use super::shared::SharedReceives;
 use super::table::{self, SharedPlaces, Table};
 use super::vacancy::Vacancies;
@@ -35,8 +36,8 @@ pub const MOST_WARPS: u32 = Crew::MOST;
 /// How an endpoint is made.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointConfig {
-    /// Warps of the engine's kernel, up to [`MOST_WARPS`]. One does everything; of more, the first has the
-    /// rings and the others have the queue pairs among themselves.
+    /// Warps of the engine's kernel, up to [`MOST_WARPS`]. One does everything; of more, the first
+    /// has the rings and the others have the queue pairs among themselves.
     pub warps: u32,
     /// Queue pairs; a power of two.
     pub pairs: u32,
@@ -158,7 +159,7 @@ pub struct Endpoint {
     pub(super) memory: Vec<Arc<Arena>>,
     /// All arenas that a kernel needs which drives the engine.
     pub(super) arenas: Vec<Arc<Arena>>,
-    pub(super) regions: Mutex<Vec<u32>>,
+    pub(super) regions: Mutex<Vec<Registered>>,
     vacancies: Vacancies,
     is_managed: AtomicBool,
     shared_taken: Mutex<usize>,
@@ -285,7 +286,7 @@ impl Endpoint {
         arenas.extend(rings.memory.iter().chain(memory).cloned());
         Ok(Self {
             runs: Runs::Sliced(None),
-            regions: Mutex::new(vec![0; config.regions as usize]),
+            regions: Mutex::new(vec![Registered::default(); config.regions as usize]),
             vacancies: Vacancies::new(&table.places),
             is_managed: AtomicBool::new(false),
             shared_taken: Mutex::new(0),

@@ -42,7 +42,7 @@ impl MemoryRegion {
 
 impl Endpoint {
     /// Registers memory, for own requests and, as far as `access` says, for peers. `chance` decides
-    /// the key's generation.
+    /// what the key is, besides the place in the engine's table that it names.
     ///
     /// # Errors
     /// [`Error::OutOfReach`], [`Error::Regions`].
@@ -56,22 +56,20 @@ impl Endpoint {
         reach(&self.memory, address, length)?;
         let mut keys = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
         // Place 0 stays empty: a key of 0 is none, and zeroed memory names none.
-        let free = keys.iter().skip(1).position(|key| *key & IN_USE == 0);
+        let free = keys.iter().skip(1).position(|one| !one.is_used);
         let Some(free) = free else {
             return Err(Error::Regions {
                 most: self.config.regions - 1,
             });
         };
         let place = free + 1;
-        let last = keys.get(place).copied().unwrap_or(0) & 0xff;
-        let generation = match last {
-            0 => chance as u32 & 0xff,
-            last => (last + 1) & 0xff,
-        };
-        let key = (place as u32) << 8 | generation.max(1);
-        if let Some(slot) = keys.get_mut(place) {
-            *slot = generation.max(1) | IN_USE;
-        }
+        let slot = keys.get_mut(place).ok_or(Error::Regions {
+            most: self.config.regions - 1,
+        })?;
+        let places = self.table.region_count;
+        let upper = chance as u32 & !(places * 256 - 1);
+        let key = upper | (place as u32) << 8 | slot.next_generation(chance);
+        *slot = Registered { key, is_used: true };
         let region = Region {
             address: address.value(),
             length,
@@ -97,7 +95,7 @@ impl Endpoint {
     /// [`Error::OutOfReach`] if there is no such registration; [`Error::Deadline`] if the engine
     /// does not come around.
     pub fn release(&self, region: &MemoryRegion, patience: Duration) -> Result<(), Error> {
-        let place = (region.key >> 8) as usize;
+        let place = self.place(region);
         let missing = || Error::OutOfReach {
             address: region.address,
             length: region.length,
@@ -118,7 +116,7 @@ impl Endpoint {
         self.rounds(2, patience)?;
         let mut keys = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = keys.get_mut(place) {
-            *slot &= !IN_USE;
+            slot.is_used = false;
         }
         Ok(())
     }
@@ -126,8 +124,13 @@ impl Endpoint {
     /// Whether the host's table still has a registration, with or without a key.
     fn is_registered(&self, region: &MemoryRegion) -> bool {
         let keys = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = (region.key >> 8) as usize;
-        keys.get(place).copied() == Some(region.key & 0xff | IN_USE)
+        let key = region.key;
+        keys.get(self.place(region)).copied() == Some(Registered { key, is_used: true })
+    }
+
+    /// The place that a registration has in the table.
+    const fn place(&self, region: &MemoryRegion) -> usize {
+        (region.key >> 8 & (self.table.region_count - 1)) as usize
     }
 
     /// Lets peers take the key of a registration away, by a send that names it; the memory stays
@@ -143,7 +146,7 @@ impl Endpoint {
             });
         }
         let offset = std::mem::offset_of!(Region, may_invalidate) as u64;
-        let at = self.region_at((region.key >> 8) as usize).offset(offset);
+        let at = self.region_at(self.place(region)).offset(offset);
         let word = self.table.arena.half_word(at)?;
         word.store(1, Ordering::Release);
         Ok(())
@@ -160,7 +163,7 @@ impl Endpoint {
                 length: region.length,
             });
         }
-        let word = self.region_key((region.key >> 8) as usize)?;
+        let word = self.region_key(self.place(region))?;
         Ok(word.load(Ordering::Acquire) == region.key)
     }
 
@@ -221,5 +224,22 @@ pub(super) fn reach(
     }
 }
 
-/// In the host's table of keys: the place is taken.
-const IN_USE: u32 = 1 << 31;
+/// A place of the table of keys, as the host keeps it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Registered {
+    /// The last key that named the place; 0 if none did.
+    key: u32,
+    /// Whether the place is taken.
+    is_used: bool,
+}
+
+impl Registered {
+    /// The lower bits of the next key: others than those of the last, and never 0.
+    const fn next_generation(self, chance: u64) -> u32 {
+        let next = match self.key & 0xff {
+            0 => chance as u32 & 0xff,
+            last => (last + 1) & 0xff,
+        };
+        if next == 0 { 1 } else { next }
+    }
+}

@@ -35,8 +35,11 @@ pub struct Table {
     pub block: DeviceAddress,
     /// The stop word that the parameters name, and the engine's heartbeat.
     pub control: Control,
-    /// The [`Region`]s: as many as were asked for, and one for what atomics find and nobody wants.
+    /// The [`Region`]s: as many as were asked for at least, and the last for what atomics find and
+    /// nobody wants.
     pub regions: DeviceAddress,
+    /// How many places for regions there are; a power of two.
+    pub(crate) region_count: u32,
     /// The [`EngineCounters`].
     pub counters: DeviceAddress,
     /// The queue pairs for messages, in their first state.
@@ -99,13 +102,13 @@ pub fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaErr
     let scratch_region = Region {
         address: scratch.address.value(),
         length: scratch.length,
-        key: config.regions << 8 | 1,
+        key: (region_count(config) - 1) << 8 | 1,
         domain: 0,
         access: Access::LOCAL_WRITE,
         may_invalidate: 0,
     };
     // The last place is the endpoint's own.
-    let mut regions = vec![Region::default(); config.regions as usize];
+    let mut regions = vec![Region::default(); region_count(config) as usize - 1];
     regions.push(scratch_region);
     let regions = arena.place_all(&regions)?;
     let counters = arena.place(EngineCounters::default())?;
@@ -147,7 +150,7 @@ pub fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaErr
         board,
         groups,
         pair_count: config.pairs,
-        region_count: config.regions + 1,
+        region_count: region_count(config),
         tuning: config.tuning,
         share: config.share,
         reserved: 0,
@@ -169,6 +172,7 @@ pub fn lay_out(rings: &Rings, config: &EndpointConfig) -> Result<Table, ArenaErr
         block,
         control,
         regions: regions.address,
+        region_count: region_count(config),
         counters: counters.address,
         places,
         management,
@@ -376,7 +380,7 @@ fn bytes(config: &EndpointConfig) -> usize {
     let blocks = size_of::<PairBlock>() + size_of::<Mail>() + size_of::<ChannelBlock>();
     let pair = send + receives(config.log_receive) + fetches + blocks + 20 * 128;
     let shared = receives(config.log_shared) + (1usize << config.log_shared) + 8 * 128;
-    let regions = (config.regions as usize + 1) * size_of::<Region>();
+    let regions = region_count(config) as usize * size_of::<Region>();
     let scratch = config.pairs as usize * SCRATCH_BYTES as usize;
     let crew = size_of::<Board>() + config.pairs as usize * size_of::<u32>();
     config.pairs as usize * pair
@@ -388,6 +392,11 @@ fn bytes(config: &EndpointConfig) -> usize {
         + Control::bytes(config.warps) as usize
         + usize::from(config.is_captured) * (mirror_bytes() + 4096)
         + 16384
+}
+
+/// Places for regions: one more than may be registered.
+const fn region_count(config: &EndpointConfig) -> u32 {
+    (config.regions + 1).next_power_of_two()
 }
 
 /// The queue pair through which connections are managed.

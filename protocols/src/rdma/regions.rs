@@ -11,8 +11,8 @@ pub struct Region {
     pub address: u64,
     /// Bytes.
     pub length: u64,
-    /// The key: the region's place in its table above 8 bits of generation, which change each time
-    /// that the place is used. 0 is no key.
+    /// The key: above 8 bits of generation, which change each time that a place of the table is
+    /// used, the region's place, and above that chance. 0 is no key.
     pub key: u32,
     /// The protection domain.
     pub domain: u32,

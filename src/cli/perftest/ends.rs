@@ -14,8 +14,9 @@ use warpwire_pipelines::messaging::{
 use warpwire_protocols::rdma::{Attributes, Mtu, Service, Start};
 use warpwire_protocols::wire::bth::Psn;
 
-use super::{Bench, Failure, Json, Plan, READS, chance, part};
+use super::{Bench, Failure, Json, Plan, READS, part};
 use crate::cli::capture;
+use crate::cli::chance::chance;
 use crate::cli::meet::meet;
 use crate::cli::signals;
 
@@ -44,7 +45,7 @@ impl Plan<'_> {
         let mut bench = Bench::new(self, device)?;
         let rounds = self.tool.rounds(self.direction);
         let mut session = Session::greet(conversation, self.role, rounds, &bench.hello())?;
-        let own = bench.destinations((0..).map(chance));
+        let own = bench.destinations(std::iter::repeat_with(|| Psn::new(chance() as u32)));
         let theirs = session.exchange(&own)?.to_vec();
         bench.mtu = Mtu::from_code(session.mtu()).unwrap_or(bench.mtu);
         bench.connect(&own, &theirs)?;
@@ -124,7 +125,7 @@ impl Plan<'_> {
             log_send: log(options.tx_depth * self.slots()).clamp(5, 15),
             log_receive: log(options.rx_depth).clamp(5, 15),
             // Above all numbers that so many queue pairs need.
-            first_number: 0x4000 | chance(0).value(),
+            first_number: 0x4000 | chance() as u32 & 0x00ff_ffff,
             ..EndpointConfig::default()
         };
         let bytes = 2 * part(self.longest()) as usize * options.pairs as usize;
@@ -135,7 +136,7 @@ impl Plan<'_> {
             bytes: bytes + Messages::BYTES as usize,
             endpoint,
             patience: options.patience(),
-            chance: u64::from(chance(1).value()),
+            chance: chance(),
         }
     }
 

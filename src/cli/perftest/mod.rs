@@ -325,12 +325,6 @@ const fn part(size: u32) -> u32 {
     size.next_multiple_of(4096) + 4096
 }
 
-/// A sequence number to start from, which nobody can guess.
-fn chance(place: u64) -> Psn {
-    use std::hash::{BuildHasher, RandomState};
-    Psn::new(RandomState::new().hash_one(place) as u32)
-}
-
 /// The program of perftest that does the same.
 const fn name(tool: Tool) -> &'static str {
     match tool {
