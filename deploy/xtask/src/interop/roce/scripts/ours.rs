@@ -195,6 +195,27 @@ pub(super) const OURS: &[Case] = &[
         ("ibv_uc_pingpong -g 1 -n 20 -c 10.77.0.1", &["20 iters in"]),
     ),
     we_ask(
+        "warpwire bench write-bw asks ib_write_bw, 8 queue pairs on an engine of 4 warps",
+        TCP,
+        ("ib_write_bw -x 1 -F -n 20 -s 65536 -q 8", &["65536 160"]),
+        (
+            "warpwire bench write-bw 10.77.0.2 -n 20 -s 65536 -q 8 -u 19 --warps 4",
+            &["65536 160"],
+        ),
+    ),
+    we_serve(
+        "warpwire bench send-bw serves ib_send_bw, 8 queue pairs on an engine of 4 warps",
+        TCP,
+        (
+            "warpwire bench send-bw -n 20 -s 65536 -q 8 --warps 4",
+            &["65536 160"],
+        ),
+        (
+            "ib_send_bw -x 1 -F -n 20 -s 65536 -q 8 10.77.0.1",
+            &["65536 160"],
+        ),
+    ),
+    we_ask(
         "warpwire bench send-bw asks ib_send_bw, both ways at once",
         TCP,
         ("ib_send_bw -x 1 -F -n 20 -s 4096 -b", &["4096 20"]),
