@@ -61,6 +61,12 @@ impl Receives for World {
         self.open.push(receive);
         Some(receive)
     }
+
+    fn taken_receive(&self, index: u64) -> PostedReceive {
+        let mut open = self.open.iter();
+        let receive = open.find(|receive| receive.index == index);
+        *receive.expect("is open")
+    }
 }
 
 impl Fetches for World {

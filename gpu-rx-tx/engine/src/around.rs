@@ -227,21 +227,28 @@ impl Receives for Around<'_> {
             return None;
         }
         let index = block.next;
+        block.next = index.wrapping_add(1);
+        Some(self.taken_receive(index))
+    }
+
+    fn taken_receive(&self, index: u64) -> PostedReceive {
+        let at = self.receives.value() as *const ReceiveBlock;
+        // SAFETY: a receive block by the engine's promise: a receive was taken from it.
+        let queue = unsafe { (*at).queue };
         let mut capacity = 0u32;
         let mut may_use = true;
         let mut part = 0;
-        // SAFETY: as above; the slot is posted.
-        while let Some(bytes) = unsafe { block.queue.receive_bytes(index, part) } {
+        // SAFETY: live by the engine's promise; the slot is posted.
+        while let Some(bytes) = unsafe { queue.receive_bytes(index, part) } {
             capacity = capacity.saturating_add(bytes.length);
             may_use &= self.may_use(&bytes, Access::LOCAL_WRITE);
             part += 1;
         }
-        block.next = index.wrapping_add(1);
-        Some(PostedReceive {
+        PostedReceive {
             index,
             capacity,
             may_use,
-        })
+        }
     }
 }
 

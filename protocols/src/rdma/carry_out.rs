@@ -55,20 +55,20 @@ impl Responder {
         }
     }
 
-    /// A receive for a message: the one that was taken for it, or the next.
+    /// A receive for a message: the one that was taken for it, or the next. Looked at anew for each
+    /// packet, as keys can go.
     pub(super) fn receive(&mut self, around: &mut impl Receives) -> Result<PostedReceive, Refusal> {
-        if self.has_receive {
-            return Ok(PostedReceive {
-                index: self.receive,
-                capacity: self.capacity,
-                may_use: true,
-            });
-        }
-        let taken = around.take_receive();
-        let receive = taken.ok_or((Note::NoReceive, Nak::RemoteOperational))?;
-        self.receive = receive.index;
-        self.capacity = receive.capacity;
-        self.has_receive = true;
+        let receive = match self.has_receive {
+            true => around.taken_receive(self.receive),
+            false => {
+                let taken = around.take_receive();
+                let receive = taken.ok_or((Note::NoReceive, Nak::RemoteOperational))?;
+                self.receive = receive.index;
+                self.capacity = receive.capacity;
+                self.has_receive = true;
+                receive
+            }
+        };
         match receive.may_use {
             true => Ok(receive),
             false => Err((Note::BadReceive, Nak::RemoteOperational)),

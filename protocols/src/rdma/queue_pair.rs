@@ -110,6 +110,21 @@ impl QueuePair {
         Ok(())
     }
 
+    /// After a send failed, the queue pair sends again, from request `first` on; those before it were
+    /// flushed. [`QueuePair::become_state`] alone leaves the failure where it is.
+    ///
+    /// # Errors
+    /// [`IllegalMove`] from any other state than [`State::SendError`].
+    pub fn resume(&mut self, first: u64) -> Result<(), IllegalMove> {
+        let (from, to) = (self.state, State::ReadyToSend);
+        if from != State::SendError {
+            return Err(IllegalMove { from, to });
+        }
+        self.requester.resume(first);
+        self.state = to;
+        Ok(())
+    }
+
     /// Says what was agreed, before the queue pair receives: what is sent begins with this sequence
     /// number, and with this request.
     pub fn connect(&mut self, attributes: Attributes, start: Start, first_request: u64) {

@@ -115,4 +115,8 @@ pub struct PostedReceive {
 pub trait Receives {
     /// Takes the next one, if there is one.
     fn take_receive(&mut self) -> Option<PostedReceive>;
+
+    /// One that was taken and is not complete, as it is now: its memory may have been released
+    /// since.
+    fn taken_receive(&self, index: u64) -> PostedReceive;
 }

@@ -166,6 +166,12 @@ impl Requester {
         }
     }
 
+    /// Sends again after a failure, from request `first` on: those before it were flushed. Sequence
+    /// numbers go on.
+    pub const fn resume(&mut self, first: u64) {
+        *self = Self::new(self.fresh.next(), first);
+    }
+
     /// Every request before this one is completed with success.
     pub const fn completed(&self) -> u64 {
         self.oldest

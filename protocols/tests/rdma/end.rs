@@ -34,6 +34,8 @@ pub(crate) struct Around {
     /// Places of receives.
     receives: Vec<(usize, u32)>,
     free: VecDeque<PostedReceive>,
+    /// The memory of receives was released.
+    pub(crate) released: bool,
     fetches: Vec<Fetch>,
 }
 
@@ -59,6 +61,15 @@ impl Regions for Around {
 impl Receives for Around {
     fn take_receive(&mut self) -> Option<PostedReceive> {
         self.free.pop_front()
+    }
+
+    fn taken_receive(&self, index: u64) -> PostedReceive {
+        let (_, capacity) = self.receives[index as usize];
+        PostedReceive {
+            index,
+            capacity,
+            may_use: !self.released,
+        }
     }
 }
 
@@ -117,6 +128,7 @@ impl End {
                 requests: Vec::new(),
                 receives: Vec::new(),
                 free: VecDeque::new(),
+                released: false,
                 fetches: vec![Fetch::default(); 16],
             },
             tuning: Tuning::OFF,

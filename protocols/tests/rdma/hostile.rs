@@ -494,6 +494,27 @@ fn a_receive_that_may_not_be_used_fails() {
     assert_eq!(end.pair.state(), State::Error);
 }
 
+/// The memory of a receive goes while a message fills it: nothing more is written there.
+#[test]
+fn a_receive_may_go_at_any_time() {
+    let mut end = end();
+    end.receive(0x8000, 3 * MTU as u32);
+    let first = packet(Opcode::SEND_FIRST, MTU);
+    assert!(end.take(1, &first.bytes(), false).landing.is_some());
+    while end.poll(1).is_some() {}
+    end.around.released = true;
+    let last = packet(Opcode::SEND_LAST, 4).psn(1);
+    let delivery = end.take(1, &last.bytes(), false);
+    assert_eq!(
+        (delivery.landing, delivery.note),
+        (None, Some(Note::BadReceive))
+    );
+    let (received, _) = end.received.first().expect("completed");
+    assert_eq!(received.status, Status::LocalProtection);
+    assert_eq!(answer(&mut end), Some((0x63, 1)));
+    assert_eq!(end.pair.state(), State::Error);
+}
+
 /// More reads than agreed are refused; as many as agreed are answered.
 #[test]
 fn reads_are_bounded() {

@@ -404,6 +404,34 @@ fn draining_ends_what_was_begun_and_begins_nothing() {
 }
 
 #[test]
+fn unreliable_services_send_again_behind_a_failure() {
+    for service in [Service::Uc, Service::Ud] {
+        let mut end = end(Attributes {
+            service,
+            ..attributes()
+        });
+        assert!(end.pair.resume(0).is_err(), "nothing failed");
+        end.post(request(Operation::Send, 4), 0);
+        end.post(request(Operation::Read, 4), 0);
+        end.post(request(Operation::Send, 4), 0);
+        assert_eq!(sent(&mut end, 1).len(), 1);
+        assert_eq!(end.pair.state(), State::SendError);
+        // Two were flushed.
+        end.pair.resume(end.posted()).expect("is legal");
+        assert_eq!(
+            (end.pair.state(), end.pair.fault()),
+            (State::ReadyToSend, None)
+        );
+        assert!(sent(&mut end, 2).is_empty());
+        end.post(request(Operation::Send, 4), 0);
+        let packets = sent(&mut end, 3);
+        let ahead: Vec<i32> = packets.iter().map(|(_, ahead, _)| *ahead).collect();
+        assert_eq!(ahead, [1], "numbers go on");
+        assert_eq!(end.pair.completed(), end.posted());
+    }
+}
+
+#[test]
 fn a_queue_pair_can_be_used_again() {
     let mut end = end(attributes());
     end.post(request(Operation::Send, 4), 0);
