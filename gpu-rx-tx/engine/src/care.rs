@@ -92,7 +92,7 @@ fn obey(block: &mut PairBlock, most_bytes: u32, tuning: &Tuning) {
     let state = STATES.into_iter().find(|one| *one as u32 == wanted.state);
     let largest = wanted.attributes.mtu.bytes() + LARGEST_HEADERS;
     let fits = wanted.connects == 0 || largest <= most_bytes;
-    let moved = fits && state.is_some_and(|state| block.pair.become_state(state).is_ok());
+    let moved = fits && state.is_some_and(|state| become_state(block, state));
     if moved && wanted.connects != 0 {
         // SAFETY: live by the engine's promise.
         block.head = unsafe { block.send.head(block.head) };
@@ -115,6 +115,18 @@ fn obey(block: &mut PairBlock, most_bytes: u32, tuning: &Tuning) {
             (false, false) => REFUSED_MTU,
         });
     }
+}
+
+/// Says whether the specification has such a move.
+fn become_state(block: &mut PairBlock, to: State) -> bool {
+    if (block.pair.state(), to) != (State::SendError, State::ReadyToSend) {
+        return block.pair.become_state(to).is_ok();
+    }
+    // What was posted so far fails with what failed; there is room for as many completions as there
+    // are slots.
+    tell::tell_sends(block);
+    block.failed = false;
+    block.pair.resume(block.told).is_ok()
 }
 
 /// Forgets everything: what is posted is dropped and told to nobody, and the queues go on behind

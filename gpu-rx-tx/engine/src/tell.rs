@@ -9,13 +9,15 @@ use warpwire_ring::DeviceAddress;
 use warpwire_ring::mlx5::layout::{COMPLETE_ALWAYS, Cqe, CqeOpcode, ErrorCqe, Opcode};
 use warpwire_ring::mlx5::serve::CompletionQueue;
 
+use crate::care::mail_state;
 use crate::tables::{PairBlock, ReceiveBlock};
 
 /// Tells what became of send requests, as far as there is room.
 #[inline(never)]
 pub(crate) fn tell_sends(block: &mut PairBlock) {
     let is_datagram = block.pair.attributes().service == Service::Ud;
-    while block.told != block.pair.completed() {
+    // Behind a failure that was told nothing completes: what is told is ahead of what is completed.
+    while !block.failed && block.told != block.pair.completed() {
         let posted = block.head.wrapping_sub(block.told);
         // SAFETY: live by the engine's promise; what is completed was posted.
         let entry = unsafe { block.send.entry(block.told, posted, is_datagram) };
@@ -34,6 +36,8 @@ pub(crate) fn tell_sends(block: &mut PairBlock) {
         block.told = block.told.wrapping_add(u64::from(entry.slots));
     }
     if let Some(status) = block.pair.fault() {
+        // Who hears of the failure may look at the state next.
+        mail_state(block);
         flush_sends(block, status, is_datagram);
     }
 }

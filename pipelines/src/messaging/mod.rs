@@ -6,6 +6,7 @@
 
 mod application;
 mod capture;
+mod completed;
 mod device;
 mod endpoint;
 mod error;
@@ -22,12 +23,13 @@ mod verbs;
 
 pub use application::{Application, Lent};
 pub use capture::CaptureReport;
+pub use completed::{Completed, Message};
 pub use device::{Device, DeviceConfig, gid};
 pub(crate) use device::{MANAGEMENT_BYTES, route, words};
 pub use endpoint::{Endpoint, EndpointConfig, Idle, MOST_WARPS};
 pub use error::Error;
 pub use fused::FusedEngine;
-pub use pair::{Completed, Message, Pair, PairConfig, SendRate, Work, connect_all};
+pub use pair::{Pair, PairConfig, SendRate, Work, connect_all};
 pub use performance::Performance;
 pub(crate) use place::Place;
 pub use place::{check, own_address};

@@ -4,11 +4,12 @@
     reason = "attaching carries the promise that a queue's memory is live"
 )]
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use warpwire_core::messaging::{Arrival, Channel, ChannelBlock, Cursor, Request, Sent};
+use warpwire_core::messaging::{Channel, ChannelBlock, Cursor, Request};
 use warpwire_device::Scalar;
 use warpwire_engine::tables::{Mail, Path, REFUSED_MTU, Wanted};
 use warpwire_gpu::Arena;
@@ -18,6 +19,7 @@ use warpwire_ring::mlx5::post::{Gather, Order, Payload};
 use warpwire_ring::mlx5::serve::WorkQueue;
 use warpwire_ring::{Cause, DeviceAddress};
 
+use super::completed::Completed;
 use super::host::HostWarp;
 use super::table::{PairPlaces, SharedPlaces};
 use super::vacancy::{Vacancies, Vacancy};
@@ -38,6 +40,8 @@ pub struct Pair {
     places: PairPlaces,
     shared: Option<SharedPlaces>,
     patience: Duration,
+    /// Completions of requests that failed, and were not polled before it sent again.
+    failed: VecDeque<Completed>,
     /// The engine did not answer, or a kernel has the queues: the place cannot be given back.
     is_lost: bool,
 }
@@ -59,39 +63,6 @@ pub struct Work<'a> {
     pub payload: Payload<'a>,
 }
 
-/// A message that arrived.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Message {
-    /// Its receive.
-    pub index: u64,
-    /// The queue pair that it came to, by its number.
-    pub pair: u32,
-    /// Bytes.
-    pub length: u32,
-    /// Its immediate.
-    pub immediate: Option<u32>,
-    /// A key of ours that the peer took away.
-    pub invalidate: Option<u32>,
-    /// Whether the bytes were written to memory that the peer named, not to the receive.
-    pub is_write: bool,
-    /// Of a datagram: who sent it.
-    pub source_qp: u32,
-}
-
-impl Message {
-    pub(super) fn of(arrival: &Arrival) -> Self {
-        Self {
-            index: arrival.index,
-            pair: arrival.pair,
-            length: arrival.length,
-            immediate: arrival.immediate,
-            invalidate: arrival.invalidate,
-            is_write: arrival.is_write,
-            source_qp: arrival.source_qp,
-        }
-    }
-}
-
 /// How fast a queue pair may send; see [`warpwire_protocols::rdma::Rate`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendRate {
@@ -101,32 +72,6 @@ pub struct SendRate {
     pub target_kbits: u32,
     /// How much congestion there is, in 1/65536.
     pub congestion: u32,
-}
-
-/// What a completion says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Completed {
-    /// A send request, and all before it, are done.
-    Sent {
-        /// Its number.
-        index: u64,
-    },
-    /// A receive was filled.
-    Received(Message),
-    /// A send request failed.
-    SendFailed {
-        /// Its number.
-        index: u64,
-        /// Why.
-        cause: Cause,
-    },
-    /// A receive failed.
-    ReceiveFailed {
-        /// Its number.
-        index: u64,
-        /// Why.
-        cause: Cause,
-    },
 }
 
 impl Pair {
@@ -162,6 +107,7 @@ impl Pair {
                 true => Duration::from_secs(5),
                 false => config.patience,
             },
+            failed: VecDeque::new(),
             is_lost: false,
         };
         if let Some(number) = owed {
@@ -190,6 +136,7 @@ impl Pair {
     /// After a reset: the queues go on where they stand, with nothing under way.
     fn rewind(&mut self) {
         let simt = Scalar::new(&self.home.host);
+        self.failed.clear();
         while self.channel.poll_sent(&simt).is_some() {}
         if self.shared.is_none() {
             while self.channel.poll_arrival(&simt).is_some() {}
@@ -278,10 +225,23 @@ impl Pair {
 
     /// Moves it to a state.
     ///
+    /// From [`State::SendError`] to [`State::ReadyToSend`], what was posted before comes back
+    /// failed from [`Pair::poll`] and [`Pair::wait`]; who waits by tickets asks for those that
+    /// failed before the move, as they count as over after it.
+    ///
     /// # Errors
     /// [`Error::Move`], [`Error::Deadline`].
     pub fn become_state(&mut self, state: State) -> Result<(), Error> {
-        self.ask(state, None)
+        let before = self.state();
+        self.ask(state, None)?;
+        if (before, state) == (State::SendError, State::ReadyToSend) {
+            let simt = Scalar::new(&self.home.host);
+            while let Some(sent) = self.channel.poll_sent(&simt) {
+                self.failed.push_back(Completed::of(sent));
+            }
+            self.channel.forgive();
+        }
+        Ok(())
     }
 
     /// Ends its connection, if it has one: what was posted is forgotten. Then it can be connected
@@ -462,20 +422,14 @@ impl Pair {
     /// The next completion, if there is one: of a send first.
     pub fn poll(&mut self) -> Option<Completed> {
         let simt = Scalar::new(&self.home.host);
-        if let Some(Sent { index, failed }) = self.channel.poll_sent(&simt) {
-            return Some(match failed {
-                None => Completed::Sent { index },
-                Some(cause) => Completed::SendFailed { index, cause },
-            });
+        if let Some(failed) = self.failed.pop_front() {
+            return Some(failed);
+        }
+        if let Some(sent) = self.channel.poll_sent(&simt) {
+            return Some(Completed::of(sent));
         }
         let arrival = self.channel.poll_arrival(&simt)?;
-        Some(match arrival.failed {
-            None => Completed::Received(Message::of(&arrival)),
-            Some(cause) => Completed::ReceiveFailed {
-                index: arrival.index,
-                cause,
-            },
-        })
+        Some(Completed::of_arrival(&arrival))
     }
 
     /// Waits for the next completion.

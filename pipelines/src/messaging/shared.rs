@@ -13,8 +13,8 @@ use warpwire_gpu::Arena;
 use warpwire_ring::mlx5::post::Gather;
 use warpwire_ring::{Cause, DeviceAddress};
 
+use super::completed::{Completed, Message};
 use super::host::HostWarp;
-use super::pair::{Completed, Message};
 use super::table::SharedPlaces;
 use crate::messaging::Error;
 
@@ -79,13 +79,7 @@ impl SharedReceives {
     /// The next receive that came back, if there is one.
     pub fn poll(&mut self) -> Option<Completed> {
         let arrival = self.queue.poll(&Scalar::new(&self.host))?;
-        Some(match arrival.failed {
-            None => Completed::Received(Message::of(&arrival)),
-            Some(cause) => Completed::ReceiveFailed {
-                index: arrival.index,
-                cause,
-            },
-        })
+        Some(Completed::of_arrival(&arrival))
     }
 
     /// Waits for the next message; [`Message::pair`] says which queue pair it came to.

@@ -16,7 +16,8 @@ use warpwire_gpu::Arena;
 use warpwire_ring::mlx5::post::Gather;
 use warpwire_ring::{Cause, DeviceAddress, Location};
 
-use super::pair::{Message, Pair};
+use super::completed::Message;
+use super::pair::Pair;
 use super::regions::reach;
 use crate::messaging::Error;
 

@@ -204,6 +204,12 @@ impl Channel {
         self.fault.map(|fault| fault.cause)
     }
 
+    /// Goes on as if nothing had failed: the queue pair sends again. Completions that were not polled
+    /// before are taken for those of newer requests.
+    pub const fn forgive(&mut self) {
+        self.fault = None;
+    }
+
     /// The same wait, ended as well when the engine's heart stops.
     #[inline(always)]
     pub(super) fn guarded(&self, wait: &Wait) -> Wait {
