@@ -1,14 +1,14 @@
 //! At the bounds of queues: full, overfull, around often, many at once.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use warpwire::pipelines::messaging::{EndpointConfig, Pair, Payload, Request, Signal, Update};
-use warpwire_nic::soft::{Impairments, Uplink};
+use warpwire_nic::soft::Impairments;
 use warpwire_ring::Cause;
 
 use crate::ends::{Mode, Plan, SIGNALS, SOON, SOURCE, Stage, TARGET, WRITTEN};
+use crate::wire::Wire;
 
 fn small(mode: Mode) -> Plan {
     Plan {
@@ -126,35 +126,6 @@ fn twice_hundred_thousand_messages_on_one_queue_pair() {
     }
 }
 
-/// One end of a wire that notes the UDP source ports of what goes over it.
-struct Wire {
-    ports: Arc<Mutex<BTreeSet<u16>>>,
-    out: Arc<Mutex<VecDeque<Vec<u8>>>>,
-    back: Arc<Mutex<VecDeque<Vec<u8>>>>,
-}
-
-impl Uplink for Wire {
-    fn name(&self) -> &str {
-        "wire"
-    }
-
-    fn send(&mut self, frame: &[u8]) -> bool {
-        // Ethernet and IPv4 without options.
-        if let Some(&[high, low]) = frame.get(34..36) {
-            let mut ports = self.ports.lock().expect("whole");
-            ports.insert(u16::from_be_bytes([high, low]));
-        }
-        self.out.lock().expect("whole").push_back(frame.to_vec());
-        true
-    }
-
-    fn receive(&mut self, into: &mut [u8], _now_ns: u64) -> Option<usize> {
-        let frame = self.back.lock().expect("whole").pop_front()?;
-        into.get_mut(..frame.len())?.copy_from_slice(&frame);
-        Some(frame.len())
-    }
-}
-
 #[test]
 fn queue_pairs_at_once_with_source_ports_of_their_own() {
     const PAIRS: usize = 256;
@@ -168,17 +139,7 @@ fn queue_pairs_at_once_with_source_ports_of_their_own() {
         ..Plan::new(Mode::Sliced)
     };
     let stage = Stage::new(&plan);
-    let ports = Arc::new(Mutex::new(BTreeSet::new()));
-    let lanes = [(); 2].map(|()| Arc::new(Mutex::new(VecDeque::new())));
-    for (place, nic) in stage.nics.iter().enumerate() {
-        let wire = Wire {
-            ports: Arc::clone(&ports),
-            out: Arc::clone(&lanes[place]),
-            back: Arc::clone(&lanes[1 - place]),
-        };
-        let port = stage.fabric.attach(Box::new(wire), Impairments::default());
-        stage.fabric.cable(nic.port(), port);
-    }
+    let wire = Wire::between(&stage);
     let mut connections: Vec<[Pair; 2]> = (0..PAIRS)
         .map(|number| {
             let mut pairs = [stage.sides[0].pair(), stage.sides[1].pair()];
@@ -207,7 +168,12 @@ fn queue_pairs_at_once_with_source_ports_of_their_own() {
         assert_eq!(peer.bytes(WRITTEN + number * 3000, 2900), sent, "{number}");
     }
     let wanted: BTreeSet<u16> = (0..PAIRS as u16).map(|number| 0xc000 + number).collect();
-    assert_eq!(*ports.lock().expect("whole"), wanted);
+    let ports: BTreeSet<u16> = wire
+        .take()
+        .iter()
+        .map(|frame| frame.source_port())
+        .collect();
+    assert_eq!(ports, wanted);
     drop(connections);
     stage.stop();
 }

@@ -64,6 +64,8 @@ pub(crate) struct Plan {
     pub(crate) link: Impairments,
     pub(crate) config: EndpointConfig,
     pub(crate) seed: u64,
+    /// What is done to the ways of both ends.
+    pub(crate) route: fn(&mut Path),
 }
 
 impl Plan {
@@ -77,7 +79,26 @@ impl Plan {
             link: Impairments::default(),
             config: EndpointConfig::default(),
             seed: 0,
+            route: |_| {},
         }
+    }
+
+    /// In time that moves only while somebody waits.
+    pub(crate) fn timeless(mode: Mode) -> Self {
+        Self {
+            time: Time::Virtual { seed: 1 },
+            ..Self::new(mode)
+        }
+    }
+}
+
+/// Has a way lead through IPv6.
+pub(crate) fn over_ipv6(path: &mut Path) {
+    path.ip_version = 6;
+    path.flow_label = 0xa_bcde;
+    for address in [&mut path.local, &mut path.remote] {
+        let [last, ..] = *address;
+        *address = [0xfd77_0000, 0, 0x1234, last];
     }
 }
 
@@ -134,6 +155,7 @@ pub(crate) struct Stage {
     pub(crate) nics: Vec<SoftNic>,
     pub(crate) sides: [Side; 2],
     pub(crate) attributes: Attributes,
+    route: fn(&mut Path),
 }
 
 impl Stage {
@@ -204,16 +226,27 @@ impl Stage {
             nics,
             sides,
             attributes: plan.attributes,
+            route: plan.route,
         }
     }
 
     /// Connects a pair of each end.
     pub(crate) fn connect(&self, pairs: &mut [Pair; 2], source_port: u16) {
+        self.connect_by(pairs, source_port, |_, _, _| {});
+    }
+
+    /// [`Stage::connect`], where each end may have attributes and a way of its own.
+    pub(crate) fn connect_by(
+        &self,
+        pairs: &mut [Pair; 2],
+        source_port: u16,
+        change: impl Fn(usize, &mut Attributes, &mut Path),
+    ) {
         let psns = [0x00ff_fff0, 0x0000_1234].map(Psn::new);
         let numbers = [pairs[0].number(), pairs[1].number()];
         for (place, pair) in pairs.iter_mut().enumerate() {
             let (own, peer) = (&self.sides[place], &self.sides[1 - place]);
-            let path = Path {
+            let mut path = Path {
                 local: [own.address, 0, 0, 0],
                 remote: [peer.address, 0, 0, 0],
                 next_hop: peer.mac,
@@ -224,10 +257,12 @@ impl Stage {
                 hop_limit: 64,
                 ..Path::default()
             };
-            let attributes = Attributes {
+            let mut attributes = Attributes {
                 remote_qp: Qpn::new(numbers[1 - place]),
                 ..self.attributes
             };
+            (self.route)(&mut path);
+            change(place, &mut attributes, &mut path);
             let start = Start {
                 send: psns[place],
                 receive: psns[1 - place],
@@ -238,9 +273,25 @@ impl Stage {
 
     /// A connection: a pair of each end.
     pub(crate) fn pairs(&self) -> [Pair; 2] {
+        self.pairs_by(|_, _, _| {})
+    }
+
+    /// [`Stage::pairs`], where each end may have attributes and a way of its own.
+    pub(crate) fn pairs_by(&self, change: impl Fn(usize, &mut Attributes, &mut Path)) -> [Pair; 2] {
         let mut pairs = [self.sides[0].pair(), self.sides[1].pair()];
-        self.connect(&mut pairs, 0xc123);
+        self.connect_by(&mut pairs, 0xc123, change);
         pairs
+    }
+
+    /// Lets engines and links run for so long.
+    pub(crate) fn run_for(&self, time: Duration) {
+        let clock = self.executor.clock();
+        let end_ns = clock.now_ns() + time.as_nanos() as u64;
+        while clock.now_ns() < end_ns {
+            for side in &self.sides {
+                (side.endpoint.idle())();
+            }
+        }
     }
 
     pub(crate) fn stop(self) {
