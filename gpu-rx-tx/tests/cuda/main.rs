@@ -123,6 +123,32 @@ fn refusals_and_launches_through_the_library() {
     assert!(words.contains(want), "{words}");
 }
 
+/// Loading such a file would end the process with a signal.
+#[test]
+fn a_library_that_was_cut_short_is_refused() {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux");
+    let mut files = maps
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(5));
+    let library = files.find(|path| path.contains("/libc.so") || path.contains("/libc-"));
+    let Some(library) = library else {
+        return warpwire_skip::unobtainable("a C library that is loaded at run time");
+    };
+    let bytes = std::fs::read(library).expect("can be read");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cut");
+    std::fs::create_dir_all(&folder).expect("a folder can be made");
+    let file = folder.join("libcuda.so.1");
+    for length in [64, 4096, bytes.len() / 2] {
+        std::fs::write(&file, &bytes[..length]).expect("can be written");
+        let words = child(&folder, &[]);
+        let want = format!(
+            "refused: executor cuda: libcuda.so.1 cannot be loaded ({} ends after {length} of",
+            file.display()
+        );
+        assert!(words.contains(&want), "{want}\nis not in\n{words}");
+    }
+}
+
 /// What the other tests start: uses the library and prints what came of it. Does nothing alone.
 #[test]
 fn as_a_process_of_its_own() {

@@ -16,6 +16,7 @@ use crate::executor::cuda::driver::{
     FunctionAttribute, HostBlock, Kind, LoadError, Module, Nodes, Registration, Shape, Stream,
 };
 use crate::executor::cuda::error::Error;
+use crate::executor::cuda::file;
 
 /// What `cuda.h` calls a `CUdeviceptr`.
 type Address = u64;
@@ -109,6 +110,9 @@ impl std::fmt::Debug for Library {
 impl Library {
     /// Loads the library and finds every function.
     pub(super) fn open() -> Result<Self, Error> {
+        if let Some(why) = NAME.to_str().ok().and_then(file::cut_short) {
+            return Err(Error::NoDriver { why });
+        }
         // SAFETY: the name is a C string; what the library does as it is loaded is the driver's.
         let library = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {

@@ -19,6 +19,7 @@ mod device;
 mod double;
 mod driver;
 mod error;
+mod file;
 mod launch;
 mod library;
 mod memory;
