@@ -25,7 +25,7 @@ fn put(mode: Mode, ecn_ppm: u32) -> (u32, u32, u64) {
             tuning: Tuning::of_link(LINE),
             ..EndpointConfig::default()
         },
-        ..Plan::new(mode)
+        ..Plan::timeless(mode)
     };
     let stage = Stage::new(&plan);
     let [mut one, other] = stage.pairs();

@@ -206,7 +206,9 @@ pub struct Path {
     pub mac: [u8; 6],
     /// The UDP source port.
     pub source_port: u16,
-    /// The VLAN tag, if `has_tag`.
+    /// The VLAN tag, if `has_tag`: priority, drop eligibility and number. Of packets that are sent;
+    /// those that come are told apart by addresses, whatever their tag: from which VLANs frames may
+    /// come is for the NIC to say.
     pub tag: u16,
     /// Whether there is a VLAN tag.
     pub has_tag: bool,

@@ -229,6 +229,11 @@ mod tests {
         ];
         let told = describe(&packet(&ack));
         assert!(told.ends_with("PSN 5, acknowledged, MSN 3"), "{told}");
+        // Behind a tag it says the same.
+        let untagged = packet(&write);
+        let mut tagged = untagged.clone();
+        tagged.splice(12..12, [0x81, 0, 0x71, 0x23]);
+        assert_eq!(describe(&tagged), describe(&untagged));
         for cut in 0..write.len() {
             describe(&packet(&write[..cut]));
         }

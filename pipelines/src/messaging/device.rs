@@ -375,6 +375,23 @@ mod tests {
     }
 
     #[test]
+    fn source_ports_spread_connections() {
+        // Queue pairs with numbers in a row at both ends, as connections are made at once. Linux's
+        // formula, which both ends must share, leaves some of them together.
+        for (one, other) in [
+            (0x11, 0x11),
+            (0x1000, 0x2000),
+            (0x4000, 0x8_0000),
+            (0xff_fe00, 0x10),
+        ] {
+            let ports = (0..256).map(|number| source_port(one + number, other + number));
+            let ports: std::collections::BTreeSet<u16> = ports.collect();
+            assert!(ports.len() >= 240, "{one:#x}, {other:#x}: {}", ports.len());
+            assert!(ports.iter().all(|port| *port >= 0xc000));
+        }
+    }
+
+    #[test]
     fn gids_are_addresses() {
         let four: IpAddr = "10.77.0.3".parse().expect("is one");
         assert_eq!(words(&gid(four)), ([0x0a4d_0003, 0, 0, 0], 4));
