@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use warpwire::pipelines::messaging::{
     Completed, Endpoint, EndpointConfig, Error, Goal, Order, Payload, Signal, Update, Work,
 };
+use warpwire_gpu::executor::Time;
 use warpwire_nic::soft::Impairments;
 use warpwire_protocols::rdma::{Access, Attributes, State};
 use warpwire_ring::Cause;
@@ -23,7 +24,7 @@ fn slow(mode: Mode) -> Plan {
             rate_bps: 1_000_000_000,
             ..Impairments::default()
         },
-        ..Plan::new(mode)
+        ..Plan::timeless(mode)
     }
 }
 
@@ -31,6 +32,7 @@ fn slow(mode: Mode) -> Plan {
 fn a_peer_that_dies_is_a_cause_in_time() {
     for mode in Mode::ALL {
         let plan = Plan {
+            time: Time::Real,
             attributes: Attributes {
                 // 4 ms, three times.
                 timeout: 10,

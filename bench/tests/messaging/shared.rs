@@ -91,7 +91,7 @@ fn a_queue_pair_that_fails_gives_back_what_it_had_taken_and_no_more() {
                 rate_bps: 1_000_000_000,
                 ..Impairments::default()
             },
-            ..Plan::new(mode)
+            ..Plan::timeless(mode)
         };
         let stage = Stage::new(&plan);
         let [own, peer] = &stage.sides;

@@ -110,8 +110,8 @@ impl QueuePair {
         Ok(())
     }
 
-    /// After a send failed, the queue pair sends again, from request `first` on; those before it were
-    /// flushed. [`QueuePair::become_state`] alone leaves the failure where it is.
+    /// After a send failed, the queue pair sends again, from request `first` on; those before it
+    /// were flushed. [`QueuePair::become_state`] alone leaves the failure where it is.
     ///
     /// # Errors
     /// [`IllegalMove`] from any other state than [`State::SendError`].

@@ -204,8 +204,8 @@ impl Channel {
         self.fault.map(|fault| fault.cause)
     }
 
-    /// Goes on as if nothing had failed: the queue pair sends again. Completions that were not polled
-    /// before are taken for those of newer requests.
+    /// Goes on as if nothing had failed: the queue pair sends again. Failures that are polled later
+    /// count as new ones.
     pub const fn forgive(&mut self) {
         self.fault = None;
     }
