@@ -146,7 +146,11 @@ impl World {
             }
         }
         let (_, count) = packet.words(Qpn::new(9), PKey::DEFAULT);
-        assert_eq!(count, 3 + packet.opcode.headers().length() / 4);
+        let reserved = match packet.opcode {
+            Opcode::CNP => 4,
+            _ => 0,
+        };
+        assert_eq!(count, 3 + packet.opcode.headers().length() / 4 + reserved);
     }
 }
 
