@@ -8,7 +8,7 @@ use warpwire_protocols::wire::opcode as wire_opcode;
 use warpwire_ring::Cause;
 use warpwire_ring::mlx5::layout::Opcode;
 
-use crate::ends::{MODES, Plan, SOURCE, Side, Stage, TARGET, WRITTEN, over_ipv6, sent, wait};
+use crate::ends::{Mode, Plan, SOURCE, Side, Stage, TARGET, WRITTEN, over_ipv6, sent, wait};
 use crate::wire::{Frame, Wire};
 
 fn to(opcode: Opcode, side: &Side, at: u64) -> Order {
@@ -31,7 +31,7 @@ fn place(frames: &[Frame], opcode: wire_opcode::Opcode) -> Vec<usize> {
 
 #[test]
 fn a_fenced_request_begins_behind_all_reads_and_atomics() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         for is_fenced in [true, false] {
             let plan = Plan {
                 link: Impairments {
@@ -84,7 +84,7 @@ fn a_fenced_request_begins_behind_all_reads_and_atomics() {
 
 #[test]
 fn the_last_packet_of_a_solicited_message_says_so() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         let stage = Stage::new(&Plan::timeless(mode));
         let [mut one, mut other] = stage.pairs();
         let [own, peer] = &stage.sides;
@@ -122,7 +122,7 @@ fn the_last_packet_of_a_solicited_message_says_so() {
 
 #[test]
 fn requests_that_nobody_asked_about_are_told_of_if_they_fail() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         let stage = Stage::new(&Plan::timeless(mode));
         let [mut one, other] = stage.pairs();
         let [own, peer] = &stage.sides;
@@ -156,7 +156,7 @@ fn requests_that_nobody_asked_about_are_told_of_if_they_fail() {
 
 #[test]
 fn messages_without_bytes_do_what_others_do() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         let stage = Stage::new(&Plan::timeless(mode));
         let [mut one, mut other] = stage.pairs();
         let [own, peer] = &stage.sides;
@@ -227,7 +227,7 @@ fn messages_without_bytes_do_what_others_do() {
 
 #[test]
 fn bytes_in_the_queue_go_with_every_operation_that_sends() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         let stage = Stage::new(&Plan::timeless(mode));
         let [mut one, mut other] = stage.pairs();
         let [_, peer] = &stage.sides;
@@ -306,7 +306,7 @@ fn pieces_of_odd_lengths_on_both_sides() {
         cut([1, 12_990, 1]),
     ];
     let small = "mtu=9000,slot=9280,segments=5";
-    for (number, mode) in MODES.into_iter().enumerate() {
+    for (number, mode) in Mode::ALL.into_iter().enumerate() {
         for (mtu, options) in [(Mtu::M256, crate::ends::LARGE), (Mtu::M4096, small)] {
             let plan = Plan {
                 options,

@@ -8,9 +8,7 @@ use warpwire_protocols::wire::bth::PKey;
 use warpwire_ring::Cause;
 use warpwire_ring::mlx5::layout::Opcode;
 
-use crate::ends::{
-    MODES, Mode, Plan, SIGNALS, SOON, SOURCE, Stage, TARGET, WRITTEN, over_ipv6, wait,
-};
+use crate::ends::{Mode, Plan, SIGNALS, SOON, SOURCE, Stage, TARGET, WRITTEN, over_ipv6, wait};
 use crate::wire::{Frame, Wire};
 
 /// What a way has that is not usual.
@@ -113,7 +111,7 @@ fn traffic(stage: &Stage, pairs: &mut [Pair; 2]) {
 }
 
 fn on_the_wire(cases: &[Case]) {
-    for mode in MODES {
+    for mode in Mode::ALL {
         for case in cases {
             let stage = Stage::new(&Plan::new(mode));
             let wire = Wire::between(&stage);
@@ -186,7 +184,7 @@ fn foreign(counters: &EngineCounters) -> u64 {
 
 #[test]
 fn another_partition_is_counted_and_nothing_of_it_arrives() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         for (is_ipv6, pkeys) in [
             (false, [0x8001, 0x8002]),
             (true, [0x8001, 0x8002]),

@@ -11,7 +11,7 @@ use warpwire_protocols::rdma::{Access, Attributes, Service};
 use warpwire_ring::Cause;
 use warpwire_ring::mlx5::layout::Opcode;
 
-use crate::ends::{MODES, Mode, Plan, SOON, SOURCE, Side, Stage, TARGET, WRITTEN, wait};
+use crate::ends::{Mode, Plan, SOON, SOURCE, Side, Stage, TARGET, WRITTEN, wait};
 
 const LONG: u32 = 1 << 20;
 
@@ -76,7 +76,7 @@ fn send(pair: &mut Pair, side: &Side) -> u64 {
 
 #[test]
 fn a_receive_whose_memory_goes_is_not_filled_any_more() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         for service in [Service::Rc, Service::Uc] {
             let mut plan = plan(mode);
             plan.attributes.service = service;
@@ -111,7 +111,7 @@ fn a_receive_whose_memory_goes_is_not_filled_any_more() {
 
 #[test]
 fn a_receive_that_is_shared_is_not_filled_any_more_either() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         let stage = Stage::new(&plan(mode));
         let [own, peer] = &stage.sides;
         let mut shared = peer.endpoint.shared_receives().expect("is one");
@@ -133,7 +133,7 @@ fn a_receive_that_is_shared_is_not_filled_any_more_either() {
 
 #[test]
 fn the_target_of_a_read_that_goes_is_not_filled_any_more() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         let stage = Stage::new(&plan(mode));
         let [mut one, other] = stage.pairs();
         let [own, peer] = &stage.sides;
@@ -157,7 +157,7 @@ fn the_target_of_a_read_that_goes_is_not_filled_any_more() {
 /// Bytes that are written to a source after its release are the owner's secret.
 #[test]
 fn the_source_of_a_write_that_goes_is_not_read_any_more() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         let stage = Stage::new(&plan(mode));
         let [mut one, other] = stage.pairs();
         let [own, peer] = &stage.sides;
@@ -189,7 +189,7 @@ fn the_source_of_a_write_that_goes_is_not_read_any_more() {
 /// The same, for what a peer reads: the rest of its answer is a refusal.
 #[test]
 fn the_source_of_a_read_that_goes_is_not_read_any_more() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         let stage = Stage::new(&plan(mode));
         let [mut one, other] = stage.pairs();
         let [own, peer] = &stage.sides;
@@ -220,7 +220,7 @@ fn the_source_of_a_read_that_goes_is_not_read_any_more() {
 /// Another connection takes the key away of what a write is filling.
 #[test]
 fn a_key_that_a_peer_takes_away_under_way_ends_the_write() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         let stage = Stage::new(&plan(mode));
         let [own, peer] = &stage.sides;
         let [mut one, other] = stage.pairs();

@@ -12,7 +12,7 @@ use warpwire_ring::Cause;
 use warpwire_ring::mlx5::layout::Opcode;
 
 use crate::ends::wait;
-use crate::ends::{MODES, Mode, Plan, SIGNALS, SOON, SOURCE, Side, Stage, TARGET, WRITTEN, sent};
+use crate::ends::{Mode, Plan, SIGNALS, SOON, SOURCE, Side, Stage, TARGET, WRITTEN, sent};
 use crate::wire::Wire;
 
 /// A link of a Gbit/s: a megabyte is under way for eight milliseconds.
@@ -43,7 +43,7 @@ const LONG: u32 = 1 << 20;
 
 #[test]
 fn draining_ends_what_is_under_way_and_the_rest_waits() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         let stage = Stage::new(&slow(mode));
         let [mut one, mut other] = stage.pairs();
         let [own, peer] = &stage.sides;
@@ -102,7 +102,7 @@ fn draining_ends_what_is_under_way_and_the_rest_waits() {
 #[test]
 fn draining_and_back_over_and_over_loses_nothing() {
     const ROUNDS: u64 = 60;
-    for mode in MODES {
+    for mode in Mode::ALL {
         for selective in [false, true] {
             let plan = Plan {
                 attributes: Attributes {
@@ -176,7 +176,7 @@ fn failed(index: u64, cause: Cause) -> Completed {
 
 #[test]
 fn unreliable_services_stop_sending_at_an_error_and_can_go_on() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         for service in [Service::Uc, Service::Ud] {
             println!("{mode:?} {service:?}");
             let plan = Plan {
@@ -281,7 +281,7 @@ fn unreliable_services_stop_sending_at_an_error_and_can_go_on() {
 
 #[test]
 fn an_error_flushes_sends_and_receives_and_a_reset_makes_it_new() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         let stage = Stage::new(&slow(mode));
         let mut pairs = stage.pairs();
         let [own, peer] = &stage.sides;
@@ -341,7 +341,7 @@ fn an_error_flushes_sends_and_receives_and_a_reset_makes_it_new() {
 /// Requests and receives may be posted before a queue pair is connected; they begin with it.
 #[test]
 fn what_is_posted_before_the_connection_begins_with_it() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         let stage = Stage::new(&Plan::timeless(mode));
         let [own, peer] = &stage.sides;
         let mut pairs = [own.pair(), peer.pair()];

@@ -7,10 +7,8 @@ use warpwire_ring::Cause;
 
 use crate::ends::{Mode, Plan, SIGNALS, SOON, SOURCE, Stage, TARGET, WRITTEN};
 
-const MODES: [Mode; 4] = Mode::ALL;
-
 fn over_modes(test: impl Fn(&Stage, [Pair; 2])) {
-    for mode in MODES {
+    for mode in Mode::ALL {
         println!("{mode:?}");
         let stage = Stage::new(&Plan::new(mode));
         let pairs = stage.pairs();
@@ -267,7 +265,7 @@ fn tags_find_their_receives() {
 
 #[test]
 fn shared_receives_name_the_queue_pair() {
-    for mode in MODES {
+    for mode in Mode::ALL {
         let stage = Stage::new(&Plan::new(mode));
         let [own, peer] = &stage.sides;
         let mut shared = peer.endpoint.shared_receives().expect("is one");
