@@ -239,6 +239,47 @@ impl<'a> Piece<'a> {
         self.set_be16(offset, (value >> 16) as u16) && self.set_be16(offset + 2, value as u16)
     }
 
+    /// Loads big-endian words from `offset` on, wherever they start. Says no, and loads nothing, if
+    /// they are not all there.
+    #[inline(always)]
+    pub fn be_words(&self, offset: u32, into: &mut [u32]) -> bool {
+        let Some(at) = self.at(offset, into.len() as u32 * 4) else {
+            return false;
+        };
+        if cfg!(target_arch = "nvptx64") {
+            let mut words = self.words(offset);
+            for word in into {
+                *word = words.take().swap_bytes();
+            }
+            return true;
+        }
+        for (word, index) in into.iter_mut().zip(0u64..) {
+            let mut bytes = [0; 4];
+            // SAFETY: within the piece.
+            unsafe { memory::copy_out(at.offset(index * 4), &mut bytes) };
+            *word = u32::from_be_bytes(bytes);
+        }
+        true
+    }
+
+    /// Stores big-endian words from `offset` on, wherever they start. Says no, and stores nothing,
+    /// if there is no room for all.
+    #[inline(always)]
+    pub fn set_be_words(&self, offset: u32, words: &[u32]) -> bool {
+        let Some(at) = self.at(offset, words.len() as u32 * 4) else {
+            return false;
+        };
+        for (word, index) in words.iter().zip(0u32..) {
+            if cfg!(target_arch = "nvptx64") {
+                self.set_be32(offset + index * 4, *word);
+            } else {
+                // SAFETY: within the piece.
+                unsafe { memory::copy_in(&word.to_be_bytes(), at.offset(u64::from(index) * 4)) };
+            }
+        }
+        true
+    }
+
     /// Stores eight bytes at the start by one access that releases: what was done before is seen by
     /// whoever acquires the value. Says no, and stores nothing, if they are not there or not
     /// aligned.

@@ -205,13 +205,10 @@ impl Sight {
     /// Takes headers from byte `offset` of a piece on.
     fn headers<E: Sum>(&mut self, piece: &Piece<'_>, offset: u32) {
         if self.partial_bytes == 0 {
-            let mut words = piece.words(offset);
             let there = ((piece.length() - offset) / 4) as usize;
             let upto = self.wanted.min(self.came + there);
             let room = self.words.get_mut(self.came..upto).unwrap_or(&mut []);
-            for word in room {
-                *word = words.take().swap_bytes();
-            }
+            piece.be_words(offset, room);
             self.at += (upto - self.came) as u32 * 4;
             self.came = upto;
         }
@@ -281,6 +278,9 @@ impl Sight {
 impl Arrival {
     /// *Collective.* The arrival of lane `from`, in every lane.
     pub(crate) fn of_lane<S: Simt>(self, simt: &S, from: u32) -> Self {
+        if S::WIDTH == 1 {
+            return self;
+        }
         let shuffle = |word: u32| simt.shuffle(word, from);
         Self {
             words: self.words.map(shuffle),

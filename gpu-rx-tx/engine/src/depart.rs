@@ -66,13 +66,11 @@ impl Departure {
         words.iter().for_each(|word| headers.put(*word));
         let words = headers.words.get(..headers.count).unwrap_or(&[]);
         let crc = icrc::begin_words::<E>(words, network);
-        let mut at = ethernet(slot, path);
-        for word in words {
-            if !slot.set_be32(at, *word) {
-                return Err(Cause::FrameTooLong);
-            }
-            at += 4;
+        let at = ethernet(slot, path);
+        if !slot.set_be_words(at, words) {
+            return Err(Cause::FrameTooLong);
         }
+        let at = at + words.len() as u32 * 4;
         let departure = Self {
             crc,
             payload,

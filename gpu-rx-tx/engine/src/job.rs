@@ -54,6 +54,9 @@ impl Job {
 
     /// *Collective.* The job of the leader, in every lane.
     pub(crate) fn of_leader<S: Simt>(self, simt: &S) -> Self {
+        if S::WIDTH == 1 {
+            return self;
+        }
         let shuffle = |word: u32| simt.shuffle(word, 0);
         Self {
             pair: shuffle(self.pair),

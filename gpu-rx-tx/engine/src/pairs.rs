@@ -63,6 +63,9 @@ impl Order {
 
     /// *Collective.* The order of the leader, in every lane.
     fn of_leader<S: Simt>(self, simt: &S) -> Self {
+        if S::WIDTH == 1 {
+            return self;
+        }
         Self {
             kind: simt.shuffle(self.kind, 0),
             pair: simt.shuffle(self.pair, 0),

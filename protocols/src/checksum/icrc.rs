@@ -12,7 +12,7 @@
 //! A CRC is begun here over the masked headers; the caller feeds what follows the base transport
 //! header, in pieces or as lane partials, and compares or sends [`field`].
 
-use super::crc32::{Crc32, Engine, Narrow};
+use super::crc32::{Crc32, Engine, MOST_HEADER_WORDS, Narrow};
 use crate::DropReason;
 use crate::parse::{Tail, Window};
 use crate::wire::{IpProtocol, bth, ipv4, ipv6, udp};
@@ -105,11 +105,25 @@ pub fn begin_words<E: Engine>(words: &[u32], network: usize) -> Crc32 {
         true => MASKS_IPV6,
         false => MASKS_IPV4,
     };
-    let masked = |index: usize| {
-        let word = words.get(index).copied().unwrap_or(0);
-        word.swap_bytes() | ones(index, network, masks)
-    };
-    E::update_headers(START, words.len(), masked)
+    if E::BY_WORDS {
+        let masked = |index: usize| {
+            let word = words.get(index).copied().unwrap_or(0);
+            word.swap_bytes() | ones(index, network, masks)
+        };
+        return E::update_headers(START, words.len(), masked);
+    }
+    let mut bytes = [0; MOST_HEADER_WORDS * 4];
+    let (chunks, _) = bytes.as_chunks_mut::<4>();
+    for (chunk, word) in chunks.iter_mut().zip(words) {
+        *chunk = word.to_be_bytes();
+    }
+    for index in [0, 1, 2, network + 1, network + 3] {
+        if let Some(chunk) = chunks.get_mut(index) {
+            *chunk = (u32::from_le_bytes(*chunk) | ones(index, network, masks)).to_le_bytes();
+        }
+    }
+    let length = words.len().min(MOST_HEADER_WORDS) * 4;
+    E::update(START, bytes.get(..length).unwrap_or(&[]))
 }
 
 /// What counts as ones in a word of the headers, of which the network header takes `network`.
