@@ -133,7 +133,8 @@ impl<'a> Around<'a> {
         self.regions.check(&wanted, address, bytes.length).is_ok()
     }
 
-    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
     fn read(&self, index: u64) -> Result<Request, Status> {
         let posted = self.head.wrapping_sub(index);
         let is_datagram = self.service == Service::Ud;

@@ -42,13 +42,17 @@ pub(crate) enum Seen {
     /// Malformed.
     Dropped(DropReason),
     /// A packet.
-    Packet(Arrival),
+    Packet,
 }
 
-/// Looks at a frame: headers, lengths, the invariant CRC. What does not depend on the ring's format
+/// Looks at a frame: headers, lengths, the invariant CRC; a packet is then in `arrival`. What does not depend on the ring's format
 /// stands in functions of its own: one copy for all formats.
 #[inline(always)]
-pub(crate) fn look<R: Receive, E: Sum>(reader: &Reader<R>, frame: &Frame<'_>) -> Seen {
+pub(crate) fn look<R: Receive, E: Sum>(
+    reader: &Reader<R>,
+    frame: &Frame<'_>,
+    arrival: &mut Arrival,
+) -> Seen {
     let headers = match fast(&frame.head(), frame.length()) {
         Fast::Parsed(headers) => headers,
         Fast::Slow => match slow(reader, frame) {
@@ -72,14 +76,15 @@ pub(crate) fn look<R: Receive, E: Sum>(reader: &Reader<R>, frame: &Frame<'_>) ->
         index += 1;
         piece = reader.piece(frame, index);
     }
-    match sight.end() {
-        Ok(arrival) => Seen::Packet(arrival),
+    match sight.end(arrival) {
+        Ok(()) => Seen::Packet,
         Err(reason) => Seen::Dropped(reason),
     }
 }
 
 /// The usual headers, in the first bytes of a frame of `length` bytes.
-#[inline(never)]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline)]
 fn fast(head: &Piece<'_>, length: u32) -> Fast {
     let extent = Extent {
         length,
@@ -144,7 +149,8 @@ struct Sight {
 }
 
 impl Sight {
-    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
     fn new(headers: &Headers) -> Result<Self, DropReason> {
         RoceLayout::new(headers)?;
         let l3 = u32::from(headers.l3);
@@ -181,7 +187,8 @@ impl Sight {
     }
 
     /// Looks at the next piece of the frame.
-    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
     fn feed<E: Sum>(&mut self, piece: &Piece<'_>) {
         let behind = self.start + piece.length();
         while self.at < behind && !self.is_whole() {
@@ -245,8 +252,9 @@ impl Sight {
     }
 
     /// What was seen, if it is whole and right.
-    #[inline(never)]
-    fn end(&self) -> Result<Arrival, DropReason> {
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
+    fn end(&self, arrival: &mut Arrival) -> Result<(), DropReason> {
         if !self.is_whole() {
             return Err(DropReason::BthLength);
         }
@@ -254,33 +262,26 @@ impl Sight {
             return Err(DropReason::Icrc);
         }
         let transport = self.network + UDP_WORDS;
-        let mut words = [0; HEADER_WORDS];
         let came = self.words.get(transport..self.wanted).unwrap_or(&[]);
-        for (word, came) in words.iter_mut().zip(came) {
+        arrival.words = [0; HEADER_WORDS];
+        for (word, came) in arrival.words.iter_mut().zip(came) {
             *word = *came;
         }
         let [_, _, a, b, c, d, e, f, g, h, ..] = self.words;
-        let (source, destination) = match self.l3 >> 16 & 0xf {
+        (arrival.source, arrival.destination) = match self.l3 >> 16 & 0xf {
             4 => ([b, 0, 0, 0], [c, 0, 0, 0]),
             _ => ([a, b, c, d], [e, f, g, h]),
         };
-        Ok(Arrival {
-            words,
-            length: self.length,
-            behind: self.behind,
-            l3: self.l3,
-            source,
-            destination,
-        })
+        arrival.length = self.length;
+        arrival.behind = self.behind;
+        arrival.l3 = self.l3;
+        Ok(())
     }
 }
 
 impl Arrival {
     /// *Collective.* The arrival of lane `from`, in every lane.
-    pub(crate) fn of_lane<S: Simt>(self, simt: &S, from: u32) -> Self {
-        if S::WIDTH == 1 {
-            return self;
-        }
+    pub(crate) fn of_lane<S: Simt>(&self, simt: &S, from: u32) -> Self {
         let shuffle = |word: u32| simt.shuffle(word, from);
         Self {
             words: self.words.map(shuffle),
@@ -348,7 +349,7 @@ impl Arrival {
 
 /// *Collective.* The lanes that have a packet, as a set of bits.
 pub(crate) fn packets<S: Simt>(simt: &S, seen: &Seen) -> u32 {
-    simt.ballot(matches!(seen, Seen::Packet(_)))
+    simt.ballot(matches!(seen, Seen::Packet))
 }
 
 /// Bytes of the headers that the slow path looks at.

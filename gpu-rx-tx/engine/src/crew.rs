@@ -238,15 +238,16 @@ impl<R: Receive, T: Transmit, E: Sum> Engine<'_, R, T, E> {
         let reader = *self.receiver.reader();
         let mut row = 0;
         while row < batch.slots() {
+            let mut arrival = Arrival::default();
             let seen = match reader.lane_frame(simt, &batch, row) {
-                Some(frame) => look::<R, E>(&reader, &frame),
+                Some(frame) => look::<R, E>(&reader, &frame, &mut arrival),
                 None => Seen::Nothing,
             };
-            let arrival = self.count_seen(simt, &seen);
+            self.count_seen(simt, &seen);
             let arrival = Row {
                 arrival,
                 lease: [0; 2],
-                is_packet: matches!(seen, Seen::Packet(_)),
+                is_packet: matches!(seen, Seen::Packet),
             };
             if row + simt.lane() < batch.slots() {
                 board.set(&ARRIVALS, row + simt.lane(), arrival);
@@ -328,10 +329,10 @@ impl<R: Receive, T: Transmit, E: Sum> Engine<'_, R, T, E> {
         let credits = board.get(&CREDITS, 0);
         let quota = self.crew.quota(owner, credits, self.round);
         self.round = self.round.wrapping_add(1);
-        let (mut made, mut quiet) = (0, 0);
+        let (mut made, mut quiet, mut job) = (0, 0, Job::default());
         while made < quota {
             let most = (quota - made).min(S::WIDTH);
-            let (job, count) = self.pairs.jobs(simt, most, &mut quiet);
+            let count = self.pairs.jobs(simt, most, &mut quiet, &mut job);
             if count == 0 {
                 break;
             }

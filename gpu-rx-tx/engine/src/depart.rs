@@ -42,7 +42,8 @@ impl Departure {
     ///
     /// # Errors
     /// [`Cause::FrameTooLong`] if the slot has no room for them.
-    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
     pub(crate) fn begin<E: Sum>(
         slot: &Piece<'_>,
         path: &Path,
@@ -85,7 +86,8 @@ impl Departure {
     ///
     /// # Errors
     /// [`Cause::LocalQpOperation`] if there is less payload than was said.
-    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
     pub(crate) fn fill<E: Sum>(
         &mut self,
         from: &mut Payload<'_>,

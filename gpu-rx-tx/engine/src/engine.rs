@@ -151,25 +151,33 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
             return Ok(false);
         };
         let reader = *self.receiver.reader();
+        let mut arrival = Arrival::default();
         let mut row = 0;
         while row < batch.slots() {
             let frame = reader.lane_frame(simt, &batch, row);
             let seen = match &frame {
-                Some(frame) => look::<R, E>(&reader, frame),
+                Some(frame) => look::<R, E>(&reader, frame, &mut arrival),
                 None => Seen::Nothing,
             };
-            let arrival = self.count_seen(simt, &seen);
+            self.count_seen(simt, &seen);
             // One after the other, as they came: later ones must not be seen before.
             let mut waiting = packets(simt, &seen);
             while waiting != 0 {
                 let lane = waiting.trailing_zeros();
                 waiting &= waiting - 1;
-                let arrival = arrival.of_lane(simt, lane);
+                let told;
+                let arrival = match S::WIDTH {
+                    1 => &arrival,
+                    _ => {
+                        told = arrival.of_lane(simt, lane);
+                        &told
+                    }
+                };
                 let frame = reader.frame(&batch, row + lane);
                 let is_gone = frame.is_none();
                 // A peer that takes a frame back meanwhile takes it from all lanes.
                 if let Some(frame) = frame.filter(|_| !simt.any(is_gone)) {
-                    self.serve(simt, &frame, &arrival);
+                    self.serve(simt, &frame, arrival);
                 }
             }
             row += S::WIDTH;
@@ -179,15 +187,13 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
     }
 
     /// Counts what is no packet of the transport.
-    pub(crate) fn count_seen<S: Simt>(&self, simt: &S, seen: &Seen) -> Arrival {
+    pub(crate) fn count_seen<S: Simt>(&self, simt: &S, seen: &Seen) {
         let counter = match seen {
-            Seen::Packet(arrival) => return *arrival,
             Seen::Dropped(reason) => count::DROPS + reason.index() as u32,
             Seen::Foreign => count::FOREIGN,
-            Seen::Nothing => return Arrival::default(),
+            Seen::Packet | Seen::Nothing => return,
         };
         self.pairs.counts.add(simt, counter, 1);
-        Arrival::default()
     }
 
     /// *Collective.* Hands a packet to its queue pair and does what that says.

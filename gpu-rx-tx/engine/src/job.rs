@@ -34,29 +34,25 @@ pub(crate) enum Source {
 }
 
 impl Job {
-    pub(crate) fn new(pair: u32, packet: &Outgoing, remote: Qpn, pkey: PKey) -> Self {
-        let (words, count) = packet.words(remote, pkey);
+    /// Makes it that of a packet of the queue pair at place `pair`.
+    #[inline]
+    pub(crate) fn set(&mut self, pair: u32, packet: &Outgoing, remote: Qpn, pkey: PKey) {
+        let count = packet.write(remote, pkey, &mut self.words);
         let (source, at, offset) = match packet.payload {
             Payload::None => (Source::None, 0, 0),
             Payload::Memory { address, .. } => (Source::Memory, address, 0),
             Payload::Request { index, offset, .. } => (Source::Request, index, offset),
         };
-        Self {
-            pair,
-            count_and_source: count as u32 | (source as u32) << 16,
-            words,
-            payload: packet.payload.length(),
-            offset,
-            at,
-            request: packet.request,
-        }
+        self.pair = pair;
+        self.count_and_source = count as u32 | (source as u32) << 16;
+        self.payload = packet.payload.length();
+        self.offset = offset;
+        self.at = at;
+        self.request = packet.request;
     }
 
     /// *Collective.* The job of the leader, in every lane.
     pub(crate) fn of_leader<S: Simt>(self, simt: &S) -> Self {
-        if S::WIDTH == 1 {
-            return self;
-        }
         let shuffle = |word: u32| simt.shuffle(word, 0);
         Self {
             pair: shuffle(self.pair),

@@ -123,7 +123,8 @@ impl<'a> Pairs<'a> {
 
     /// *Collective.* Hands a packet to its queue pair: what the warp has to do then, and what the
     /// leader has to [tell](Self::tell) after that.
-    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
     pub(crate) fn take<S: Simt>(&self, simt: &S, arrival: &Arrival) -> (Order, Option<Received>) {
         let mut order = Order::default();
         let mut received = None;
@@ -134,7 +135,8 @@ impl<'a> Pairs<'a> {
     }
 
     /// *Collective.* Tells what came of a packet, once its payload is in its place.
-    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
     pub(crate) fn tell<S: Simt>(&self, simt: &S, order: &Order, received: &Option<Received>) {
         if simt.is_leader() {
             // SAFETY: the leader, which holds no other.
@@ -149,7 +151,8 @@ impl<'a> Pairs<'a> {
     }
 
     /// The leader's part: what the queue pair makes of a packet.
-    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
     fn decide<S: Simt>(&self, simt: &S, arrival: &Arrival) -> (Order, Option<Received>) {
         let nothing = (Order::default(), None);
         let packet = arrival
@@ -189,7 +192,8 @@ impl<'a> Pairs<'a> {
     }
 
     /// *Collective.* The next bytes of the memory that an order names; no bytes behind the last.
-    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
     pub(crate) fn target<S: Simt>(
         &self,
         simt: &S,
@@ -286,7 +290,8 @@ fn stranger(
 
 /// What the warp has to do, after the leader has done what one lane does: atomics, and values that
 /// they found.
-#[inline(never)]
+#[cfg_attr(target_arch = "nvptx64", inline(never))]
+#[cfg_attr(not(target_arch = "nvptx64"), inline)]
 fn order(place: u32, delivery: &Delivery, pair: &mut QueuePair, around: &mut Around<'_>) -> Order {
     let order = |kind, at, offset, length| Order {
         kind,

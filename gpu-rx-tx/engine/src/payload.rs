@@ -28,7 +28,8 @@ impl<'a> Payload<'a> {
     ///
     /// # Errors
     /// [`Cause::LocalQpOperation`] if the application changed the request meanwhile.
-    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
     pub(crate) fn of(block: &'a PairBlock, job: &Job, is_datagram: bool) -> Result<Self, Cause> {
         let mut payload = Self {
             block,
@@ -62,7 +63,8 @@ impl<'a> Payload<'a> {
 
     /// The next bytes, at most `most` of them, that lie one behind the other; `None` if there are
     /// no more.
-    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
     pub(crate) fn next(&mut self, most: u32) -> Option<Bytes> {
         while self.run.length == 0 {
             let entry = self.entry.as_ref()?;

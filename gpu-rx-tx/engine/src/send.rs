@@ -26,11 +26,11 @@ impl<R: Receive, T: Transmit, E: Sum> Engine<'_, R, T, E> {
     #[inline(never)]
     pub(crate) fn transmit<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
         let mut busy = false;
-        let mut quiet = 0;
+        let (mut quiet, mut job) = (0, Job::default());
         let mut left = self.credits(simt)?;
         while left > 0 && quiet < self.pairs.block.pair_count {
             let most = left.min(S::WIDTH);
-            let (job, count) = self.pairs.jobs(simt, most, &mut quiet);
+            let count = self.pairs.jobs(simt, most, &mut quiet, &mut job);
             if count == 0 {
                 break;
             }
@@ -95,26 +95,28 @@ impl<R: Receive, T: Transmit, E: Sum> Engine<'_, R, T, E> {
         let block: &PairBlock = unsafe { self.pairs.pair(job.pair) };
         let is_datagram = block.pair.attributes().service == Service::Ud;
         let mut payload = Payload::of(block, job, is_datagram)?;
-        let mut frame = None;
+        let first = self.sender.slot(claim, 0).ok_or(Cause::LocalProtection)?;
+        let mut address = first.address();
+        let (mut frame, at) = Departure::begin::<E>(&first, path, job.words(), job.payload)?;
+        let mut length = frame.fill::<E>(&mut payload, &first, at)?;
         let parts = claim.parts();
         for part in 0..parts {
-            let slot = self.sender.slot(claim, part);
-            let slot = slot.ok_or(Cause::LocalProtection)?;
-            let (mut departure, at) = match frame {
-                None => Departure::begin::<E>(&slot, path, job.words(), job.payload)?,
-                Some(departure) => (departure, 0),
-            };
+            if part > 0 {
+                let slot = self.sender.slot(claim, part);
+                let slot = slot.ok_or(Cause::LocalProtection)?;
+                address = slot.address();
+                length = frame.fill::<E>(&mut payload, &slot, 0)?;
+            }
             let post = Post {
-                address: slot.address(),
-                length: departure.fill::<E>(&mut payload, &slot, at)?,
+                address,
+                length,
                 part,
                 parts,
                 ..Post::default()
             };
-            frame = Some(departure);
             self.sender.write(claim, &post)?;
         }
-        if !frame.is_some_and(|frame| frame.is_whole()) {
+        if !frame.is_whole() {
             return Err(Cause::FrameTooLong);
         }
         self.sender.count_headers(1);
@@ -123,22 +125,32 @@ impl<R: Receive, T: Transmit, E: Sum> Engine<'_, R, T, E> {
 }
 
 impl Pairs<'_> {
-    /// *Collective.* Asks queue pairs in turn for up to `most` packets; lane `i` gets the `i`-th.
-    /// `quiet` counts those in a row that had none.
-    #[inline(never)]
-    pub(crate) fn jobs<S: Simt>(&mut self, simt: &S, most: u32, quiet: &mut u32) -> (Job, u32) {
-        let mut mine = Job::default();
+    /// *Collective.* Asks queue pairs in turn for up to `most` packets; lane `i` gets the `i`-th in
+    /// `mine`. `quiet` counts those in a row that had none. Returns how many there are.
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
+    pub(crate) fn jobs<S: Simt>(
+        &mut self,
+        simt: &S,
+        most: u32,
+        quiet: &mut u32,
+        mine: &mut Job,
+    ) -> u32 {
+        let mut asked = Job::default();
         let mut count = 0;
         while count < most && *quiet < self.block.pair_count {
-            let mut job = None;
-            if simt.is_leader() {
-                job = self.ask(self.turn);
+            let mut there = false;
+            if S::WIDTH == 1 {
+                there = self.ask(self.turn, mine);
+            } else if simt.is_leader() {
+                there = self.ask(self.turn, &mut asked);
             }
-            let there = job.is_some();
             if simt.any(there) {
-                let job = job.unwrap_or_default().of_leader(simt);
-                if simt.lane() == count {
-                    mine = job;
+                if S::WIDTH > 1 {
+                    let asked = asked.of_leader(simt);
+                    if simt.lane() == count {
+                        *mine = asked;
+                    }
                 }
                 count += 1;
                 self.taken += 1;
@@ -157,38 +169,43 @@ impl Pairs<'_> {
         }
         // What the leader changed is seen by the lanes that write the packets.
         simt.sync_warp();
-        (mine, count)
+        count
     }
 
-    /// The leader's part: the next packet of a queue pair.
-    #[inline(never)]
-    fn ask(&self, place: u32) -> Option<Job> {
+    /// The leader's part: the next packet of a queue pair, if there is one.
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
+    fn ask(&self, place: u32, job: &mut Job) -> bool {
         if !self.is_own(place) {
-            return None;
+            return false;
         }
         // SAFETY: the leader, which holds no other.
         let block = unsafe { self.pair(place) };
         if block.number == 0 || !block.pair.state().receives() {
-            return None;
+            return false;
         }
         // SAFETY: live by the engine's promise.
         block.head = unsafe { block.send.head(block.head) };
         let now_ns = self.now_ns;
         let (pair, mut around) = Around::of(block, self.regions());
         let packet = pair.poll(now_ns, &self.block.tuning, &mut around);
-        let attributes = *pair.attributes();
-        let remote = match (packet, attributes.service) {
-            (Some(packet), Service::Ud) => destination(block, &packet),
-            _ => attributes.remote_qp,
-        };
+        if let Some(packet) = &packet {
+            let attributes = block.pair.attributes();
+            let remote = match attributes.service {
+                Service::Ud => destination(block, packet),
+                Service::Rc | Service::Uc => attributes.remote_qp,
+            };
+            job.set(place, packet, remote, attributes.pkey);
+        }
         tell::tell_sends(block);
         mail_state(block);
-        Some(Job::new(place, &packet?, remote, attributes.pkey))
+        packet.is_some()
     }
 
     /// The way of a packet, and the bytes of its frame. By any lane: none changes a queue pair
     /// meanwhile.
-    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
     fn path(&self, job: &Job) -> (Path, u32) {
         // SAFETY: lanes only read here, between two meetings of the warp.
         let block: &PairBlock = unsafe { self.pair(job.pair) };

@@ -249,22 +249,38 @@ impl Outgoing {
         }
     }
 
-    /// Base and extended headers as words in the order of the host, each to be written big-endian,
-    /// and how many there are.
-    pub fn words(&self, destination: bth::Qpn, pkey: bth::PKey) -> ([u32; HEADER_WORDS], usize) {
+    /// Writes base and extended headers as words in the order of the host, each to be sent
+    /// big-endian. Returns how many there are.
+    #[inline]
+    pub fn write(
+        &self,
+        destination: bth::Qpn,
+        pkey: bth::PKey,
+        words: &mut [u32; HEADER_WORDS],
+    ) -> usize {
         let header = self.bth(destination, pkey).header();
-        let mut words = [0; HEADER_WORDS];
-        let [first, second, third, extended @ ..] = &mut words;
+        let [first, second, third, extended @ ..] = words;
         *first = u32::from(header.opcode) << 24
             | u32::from(header.flags) << 16
             | u32::from(header.pkey.get());
         *second = header.destination_qp.get();
         *third = header.psn.get();
         let count = match self.opcode {
-            Opcode::CNP => NOTIFICATION_WORDS,
+            Opcode::CNP => {
+                *extended = [0; EXTENDED_WORDS];
+                NOTIFICATION_WORDS
+            }
             opcode => self.extended.write(opcode.headers(), extended),
         };
-        (words, 3 + count)
+        3 + count
+    }
+
+    /// [`Outgoing::write`] into words of one's own.
+    #[cfg(test)]
+    fn words(&self, destination: bth::Qpn, pkey: bth::PKey) -> ([u32; HEADER_WORDS], usize) {
+        let mut words = [0; HEADER_WORDS];
+        let count = self.write(destination, pkey, &mut words);
+        (words, count)
     }
 }
 

@@ -186,7 +186,8 @@ impl QueuePair {
     /// right; `is_marked` if it met congestion on its way.
     ///
     /// Not inlined, as [`QueuePair::poll`]: kernels of all ring formats share one copy.
-    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
     pub fn on_packet(
         &mut self,
         now_ns: u64,
@@ -249,7 +250,8 @@ impl QueuePair {
     }
 
     /// The next packet, if one may be sent now. Answers and requests take turns.
-    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
     pub fn poll(
         &mut self,
         now_ns: u64,

@@ -214,7 +214,8 @@ impl Requester {
     }
 
     /// The next packet, if one may be sent now.
-    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
     pub fn poll(
         &mut self,
         now_ns: u64,

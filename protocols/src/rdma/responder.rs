@@ -225,7 +225,8 @@ impl Responder {
     }
 
     /// Takes a request of a connected service.
-    #[inline(never)]
+    #[cfg_attr(target_arch = "nvptx64", inline(never))]
+    #[cfg_attr(not(target_arch = "nvptx64"), inline)]
     pub fn on_request<S>(
         &mut self,
         attributes: &Attributes,
