@@ -11,7 +11,7 @@ use crate::wire::cm::{
     Bits, CommId, Datagram, Message, PortSpace, apr, drep, dreq, lap, mra, rej, rep, req, rtu,
     sidr_rep, sidr_req,
 };
-use crate::wire::{FlowLabel, Gid, Qpn, TrafficClass};
+use crate::wire::{FlowLabel, Gid, TrafficClass};
 
 /// How a datagram came.
 #[derive(Clone, Copy, Debug)]
@@ -179,7 +179,10 @@ impl Table<'_> {
     fn examine(&self, arrival: &Arrival, request: &req::Repr) -> Result<(), Reason> {
         let path = &request.primary;
         let rules = [
-            (self.listens(request.service), Reason::INVALID_SERVICE_ID),
+            (
+                self.offers(request.service, PortSpace::Udp),
+                Reason::INVALID_SERVICE_ID,
+            ),
             (is_connected(request.transport), Reason::INVALID_TRANSPORT),
             (path.remote_gid == arrival.here, Reason::INVALID_GID),
             // An answer goes to who asked, and to nobody else.
@@ -375,18 +378,39 @@ impl Table<'_> {
     }
 
     fn on_question(&mut self, arrival: &Arrival, question: &sidr_req::Repr) -> Reaction {
-        if let Some(index) = self.asked_by(arrival.there, question.request, true) {
-            if let Some(slot) = self.slots.get_mut(index) {
-                slot.is_due = slot.state == State::DatagramTold;
+        let asked = self.asked_by(arrival.there, question.request, true);
+        if let Some(slot) = asked.and_then(|index| self.slots.get_mut(index)) {
+            let is_same = slot.service == question.service
+                && slot.peer_transaction == arrival.transaction
+                && slot.terms.here == arrival.here;
+            match slot.state {
+                State::DatagramTold if is_same => slot.is_due = true,
+                // Who has begun anew uses its names again, and the old answer is nobody's.
+                State::DatagramTold => {
+                    slot.become_state(State::Free, None);
+                    slot.is_due = false;
+                    return self.on_new_question(arrival, question);
+                }
+                _ if !is_same => return Reaction::note(Note::Unexpected),
+                _ => {}
             }
             return Reaction::note(Note::Duplicate);
         }
+        self.on_new_question(arrival, question)
+    }
+
+    fn on_new_question(&mut self, arrival: &Arrival, question: &sidr_req::Repr) -> Reaction {
         let deadline_ns = arrival.now_ns.saturating_add(self.settings.patience_ns);
-        let is_offered =
-            self.listens(question.service) && self.settings.pkey.matches(question.pkey);
+        let is_offered = self.offers(question.service, PortSpace::Tcp)
+            && self.settings.pkey.matches(question.pkey);
         if !is_offered {
             let status = sidr_rep::Status::UNSUPPORTED_SERVICE;
             return arrival.turn_away(question, status, Reason::INVALID_SERVICE_ID);
+        }
+        let addresses = terms::addresses(question.service, PortSpace::Udp, &question.private);
+        if addresses.is_none() && question.service.port().is_some() {
+            let status = sidr_rep::Status::REJECTED;
+            return arrival.turn_away(question, status, Reason::UNSUPPORTED_REQUEST);
         }
         let is_full = self.waiting() >= self.settings.backlog;
         let slot = if is_full {
@@ -407,7 +431,9 @@ impl Table<'_> {
         slot.become_state(State::DatagramPending, Some(deadline_ns));
         let asked = AskedDatagram {
             service: question.service,
-            addresses: terms::addresses(question.service, PortSpace::Udp, &question.private),
+            here: arrival.here,
+            there: arrival.there,
+            addresses,
             private: question.private,
         };
         Reaction::event(handle, Event::AskedDatagram(asked))
@@ -416,7 +442,10 @@ impl Table<'_> {
     fn on_answer(&mut self, arrival: &Arrival, answer: &sidr_rep::Repr) -> Result<Reaction, Note> {
         let (handle, _, slot) = self.addressed(arrival, answer.request, None)?;
         match slot.state {
-            State::DatagramAsked if answer.service == slot.service => {}
+            // Queue pairs 0 and 1 carry no service's datagrams.
+            State::DatagramAsked
+                if answer.service == slot.service
+                    && (answer.status != sidr_rep::Status::SUCCESS || answer.qp.value() > 1) => {}
             State::DatagramAsked => return Err(Note::Unexpected),
             _ => return Err(Note::Duplicate),
         }
@@ -461,16 +490,7 @@ impl Arrival {
         status: sidr_rep::Status,
         reason: Reason,
     ) -> Reaction {
-        let answer = sidr_rep::Repr {
-            request: question.request,
-            status,
-            information_length: 0,
-            qp: Qpn::new(0),
-            service: question.service,
-            qkey: 0,
-            information: [0; 72],
-            private: [0; sidr_rep::PRIVATE],
-        };
+        let answer = sidr_rep::Repr::none(question.request, question.service, status);
         Reaction::note(Note::Refused(reason)).answer(self.answer(Message::SidrRep(answer)))
     }
 }

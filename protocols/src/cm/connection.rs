@@ -5,7 +5,7 @@ use super::table::Settings;
 use super::terms::Terms;
 use crate::wire::cm::rej::{self, Reason};
 use crate::wire::cm::req::Transport;
-use crate::wire::cm::{Bits, CommId, Datagram, Message, ServiceId, drep, dreq};
+use crate::wire::cm::{Bits, CommId, Datagram, Message, ServiceId, drep, dreq, sidr_rep};
 use crate::wire::{FlowLabel, Gid, Guid, PKey, Psn, Qpn, TrafficClass};
 
 /// Where a connection stands.
@@ -164,7 +164,16 @@ impl Connection {
                 return None;
             }
             State::Leaving => Cause::Left { is_heard: false },
-            State::DatagramAsked => Cause::NoAnswer,
+            State::DatagramAsked => {
+                // Nothing that comes late is answered.
+                self.become_state(State::Free, None);
+                return Some(Cause::NoAnswer);
+            }
+            State::DatagramPending => {
+                self.tell(sidr_rep::Status::REJECTED);
+                self.become_state(State::DatagramTold, linger_ns);
+                return Some(Cause::Patience);
+            }
             State::Asked | State::Granted => {
                 self.refuse(local_id, Reason::TIMEOUT, [0; rej::PRIVATE]);
                 Cause::NoAnswer
@@ -173,7 +182,6 @@ impl Connection {
                 self.refuse(local_id, Reason::TIMEOUT, [0; rej::PRIVATE]);
                 Cause::Patience
             }
-            State::DatagramPending => Cause::Patience,
         };
         self.become_state(State::Lingering, linger_ns);
         Some(cause)
@@ -197,6 +205,12 @@ impl Connection {
             private,
         });
         self.say_once(transaction, message);
+    }
+
+    /// Says that there is no queue pair for who asked for that of a datagram service.
+    fn tell(&mut self, status: sidr_rep::Status) {
+        let answer = sidr_rep::Repr::none(self.remote_id, self.service, status);
+        self.say_once(self.peer_transaction, Message::SidrRep(answer));
     }
 
     /// The message that asks for the end.

@@ -53,6 +53,10 @@ pub struct Agreed {
 pub struct AskedDatagram {
     /// What is asked for.
     pub service: ServiceId,
+    /// Our address.
+    pub here: Gid,
+    /// The address of who asks.
+    pub there: Gid,
     /// The addresses, if the service is one at a port.
     pub addresses: Option<ip::Repr>,
     /// Private data, IP addresses included.

@@ -4,7 +4,9 @@ use super::connection::{Connection, State, duration_ns};
 use super::event::{Event, Transmit};
 use super::terms::{self, Ask, DatagramAnswer, DatagramAsk, Grant, Terms};
 use crate::wire::cm::rej::Reason;
-use crate::wire::cm::{Bits, CommId, Message, ServiceId, mra, rep, req, rtu, sidr_rep, sidr_req};
+use crate::wire::cm::{
+    Bits, CommId, Message, PortSpace, ServiceId, mra, rep, req, rtu, sidr_rep, sidr_req,
+};
 use crate::wire::{Gid, Guid, PKey};
 use core::fmt;
 
@@ -141,6 +143,12 @@ impl<'a> Table<'a> {
 
     pub(super) fn listens(&self, service: ServiceId) -> bool {
         self.services.contains(&Some(service))
+    }
+
+    /// Whether a service is listened for, and none at a port of the `other` kind.
+    pub(super) fn offers(&self, service: ServiceId, other: PortSpace) -> bool {
+        let is_other = matches!(service.port(), Some((space, _)) if space == other);
+        self.listens(service) && !is_other
     }
 
     /// Asks for a connection: [`Event::Agreed`] or [`Event::Ended`] will come.
@@ -371,10 +379,21 @@ impl<'a> Table<'a> {
         Ok(handle)
     }
 
+    /// Stops asking for the queue pair of a datagram service. No event follows.
+    ///
+    /// # Errors
+    /// [`Misuse::Gone`], [`Misuse::WrongState`].
+    pub fn stop_asking(&mut self, handle: Handle) -> Result<(), Misuse> {
+        let slot = self.of(handle, &[State::DatagramAsked])?;
+        slot.is_due = false;
+        slot.become_state(State::Free, None);
+        Ok(())
+    }
+
     /// Answers [`Event::AskedDatagram`]. The handle means nothing any more.
     ///
     /// # Errors
-    /// [`Misuse::Gone`], [`Misuse::WrongState`], [`Misuse::PrivateData`].
+    /// [`Misuse::Gone`], [`Misuse::WrongState`], [`Misuse::PrivateData`], [`Misuse::Field`].
     pub fn tell(
         &mut self,
         now_ns: u64,
@@ -383,6 +402,9 @@ impl<'a> Table<'a> {
     ) -> Result<(), Misuse> {
         let linger_ns = self.settings.linger_ns;
         let slot = self.of(handle, &[State::DatagramPending])?;
+        if answer.status == sidr_rep::Status::SUCCESS && answer.qp.value() < 2 {
+            return Err(Misuse::Field("queue pair"));
+        }
         let private = terms::private(answer.private, None, slot.terms.here, slot.terms.there);
         let message = Message::SidrRep(sidr_rep::Repr {
             request: slot.remote_id,

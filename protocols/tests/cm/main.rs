@@ -4,6 +4,7 @@
 #[path = "../judges/captures.rs"]
 #[expect(dead_code, reason = "the judges read more of it")]
 mod captures;
+mod datagrams;
 mod end;
 mod hostile;
 mod replay;

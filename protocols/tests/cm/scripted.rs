@@ -5,7 +5,7 @@ use crate::end::{
 };
 use warpwire_protocols::cm::{Cause, Event, Handle, Misuse, Note, Settings};
 use warpwire_protocols::wire::cm::rej::Reason;
-use warpwire_protocols::wire::cm::{Bits, CommId, Datagram, Message, lap, mra, sidr_rep};
+use warpwire_protocols::wire::cm::{Bits, CommId, Datagram, Message, lap, mra};
 use warpwire_protocols::wire::{Guid, Qpn};
 
 fn pair() -> (End, End) {
@@ -126,6 +126,8 @@ fn what_is_wrong_with_a_request_is_named() {
         assert!(is_rejected(&left.event().1, wanted), "{wanted}");
     };
     check(|it| it.service.0 += 1, Reason::INVALID_SERVICE_ID);
+    // The same port, of datagrams.
+    check(|it| it.service = DATAGRAMS, Reason::INVALID_SERVICE_ID);
     check(|it| it.transport = DATAGRAM, Reason::INVALID_TRANSPORT);
     check(
         |it| it.primary.remote_gid = gid("10.0.0.3"),
@@ -468,64 +470,6 @@ fn slots_are_bounded_and_used_again() {
         left.sent.clear();
         right.sent.clear();
     }
-}
-
-#[test]
-fn the_queue_pair_of_a_datagram_service() {
-    let (mut left, mut right) = (End::new("fd00::1", 2), End::new("fd00::2", 2));
-    let ask = left.datagram_ask(right.address);
-    let asking = left.table.resolve(0, &ask).unwrap();
-    settle(0, &mut left, &mut right);
-    let (handle, Event::AskedDatagram(asked)) = right.event() else {
-        panic!("not asked");
-    };
-    assert_eq!(asked.service, DATAGRAMS);
-    assert_eq!(asked.addresses.unwrap().source_port, 40_000);
-    assert_eq!(asked.private[36..40], *b"who\0");
-    right.table.tell(0, handle, &told()).unwrap();
-    let answer = right.poll();
-    assert_eq!(right.table.tell(0, handle, &told()), Err(Misuse::Gone));
-    // The answer is lost, and asked for again.
-    left.ring(RESPONSE_NS);
-    settle(RESPONSE_NS, &mut left, &mut right);
-    assert_eq!(right.sent, [answer[0], answer[0]]);
-    let (found, Event::Resolved(resolved)) = left.event() else {
-        panic!("not resolved");
-    };
-    assert_eq!((found, resolved.qp), (asking, Qpn::new(0x33)));
-    assert_eq!(
-        (resolved.qkey, &resolved.private[..3]),
-        (0x0123_4567, b"me\0".as_slice())
-    );
-    assert_eq!(
-        left.hear(0, right.address, &answer[0]).note,
-        Some(Note::Unknown)
-    );
-}
-
-#[test]
-fn datagram_services_that_are_not_there() {
-    let check = |right: &mut End, status: sidr_rep::Status| {
-        let mut left = End::new("fd00::1", 2);
-        let ask = left.datagram_ask(right.address);
-        left.table.resolve(0, &ask).unwrap();
-        settle(0, &mut left, right);
-        assert_eq!(left.event().1, Event::Ended(Cause::Refused(status)));
-    };
-    let mut right = End::new("fd00::2", 2);
-    right.table.close(DATAGRAMS);
-    check(&mut right, sidr_rep::Status::UNSUPPORTED_SERVICE);
-    let mut right = End::new("fd00::2", 0);
-    check(&mut right, sidr_rep::Status::NO_QUEUE_PAIR);
-    // Nobody answers at all.
-    let mut left = End::new("fd00::1", 2);
-    let ask = left.datagram_ask(gid("fd00::9"));
-    let asking = left.table.resolve(0, &ask).unwrap();
-    for number in 1..=16 {
-        assert_eq!(names(&left.poll()), ["SIDR_REQ"]);
-        left.ring(number * RESPONSE_NS);
-    }
-    assert_eq!(left.event(), (asking, Event::Ended(Cause::NoAnswer)));
 }
 
 #[test]

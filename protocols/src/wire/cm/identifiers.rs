@@ -28,6 +28,10 @@ pub enum PortSpace {
     Udp = 0x11,
 }
 
+/// The key of queue pairs whose service is one at a port of [`PortSpace::Udp`], unless their users
+/// agree on another (`RDMA_UDP_QKEY`).
+pub const DATAGRAM_QKEY: u32 = 0x0123_4567;
+
 impl ServiceId {
     /// The service at a port (annex A11).
     pub const fn of_port(space: PortSpace, port: u16) -> Self {

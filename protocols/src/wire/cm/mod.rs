@@ -34,7 +34,7 @@ pub mod sidr_rep;
 pub mod sidr_req;
 
 pub use bits::Bits;
-pub use identifiers::{CommId, PortSpace, ServiceId};
+pub use identifiers::{CommId, DATAGRAM_QKEY, PortSpace, ServiceId};
 
 /// The version of the class.
 pub const CLASS_VERSION: u8 = 2;

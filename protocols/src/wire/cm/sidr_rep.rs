@@ -67,6 +67,10 @@ impl Status {
     pub const REJECTED: Self = Self(2);
     /// There is no queue pair.
     pub const NO_QUEUE_PAIR: Self = Self(3);
+    /// Somebody else has it; additional information says who.
+    pub const REDIRECT: Self = Self(4);
+    /// The version of the request is not supported.
+    pub const UNSUPPORTED_VERSION: Self = Self(5);
 }
 
 impl fmt::Display for Status {
@@ -76,6 +80,8 @@ impl fmt::Display for Status {
             Self::UNSUPPORTED_SERVICE => "service not supported",
             Self::REJECTED => "rejected by the user",
             Self::NO_QUEUE_PAIR => "no queue pair available",
+            Self::REDIRECT => "somebody else has it",
+            Self::UNSUPPORTED_VERSION => "version not supported",
             _ => "status unknown",
         };
         write!(f, "{explanation} ({})", self.0)
@@ -104,6 +110,20 @@ pub struct Repr {
 }
 
 impl Repr {
+    /// An answer that names no queue pair.
+    pub const fn none(request: CommId, service: ServiceId, status: Status) -> Self {
+        Self {
+            request,
+            status,
+            information_length: 0,
+            qp: Qpn::new(0),
+            service,
+            qkey: 0,
+            information: [0; 72],
+            private: [0; PRIVATE],
+        }
+    }
+
     /// Reads a message; reserved bits are ignored.
     pub const fn parse(header: &Header) -> Self {
         Self {
