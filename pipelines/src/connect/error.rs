@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use warpwire_protocols::cm::{Cause, Misuse};
 use warpwire_protocols::wire::cm::rej::Reason;
+use warpwire_protocols::wire::cm::sidr_rep::Status;
 
 /// Errors by blame: the environment's, the peer's silence, the peer's words, the peer's refusal.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +78,7 @@ pub enum Error {
         /// What is different.
         problem: String,
     },
-    /// A connection by RDMA-CM is over, or did not come about.
+    /// A connection by RDMA-CM is over, or did not come about; or a datagram service was refused.
     #[error("{peer}: {cause}{}", hint(cause))]
     Ended {
         /// With whom.
@@ -88,6 +89,14 @@ pub enum Error {
     /// Nobody asked for a connection.
     #[error("port {port}: nobody asked for a connection within {} s", waited.as_secs())]
     NoCall {
+        /// The port of RDMA-CM.
+        port: u16,
+        /// How long.
+        waited: Duration,
+    },
+    /// Nobody asked for a datagram service.
+    #[error("port {port}: nobody asked for the datagram service within {} s", waited.as_secs())]
+    NoQuestion {
         /// The port of RDMA-CM.
         port: u16,
         /// How long.
@@ -115,21 +124,25 @@ impl Error {
     #[must_use]
     pub fn is_unheard(&self) -> bool {
         match self {
-            Self::Ended { cause, .. } => matches!(
-                **cause,
-                Cause::Rejected { reason, .. } if reason == Reason::INVALID_SERVICE_ID
-            ),
+            Self::Ended { cause, .. } => is_unheard(cause),
             _ => false,
         }
+    }
+}
+
+/// Whether the peer says that it has no such service.
+fn is_unheard(cause: &Cause) -> bool {
+    match cause {
+        Cause::Rejected { reason, .. } => *reason == Reason::INVALID_SERVICE_ID,
+        Cause::Refused(status) => *status == Status::UNSUPPORTED_SERVICE,
+        _ => false,
     }
 }
 
 /// What helps when a connection did not come about.
 fn hint(cause: &Cause) -> &'static str {
     match cause {
-        Cause::Rejected { reason, .. } if *reason == Reason::INVALID_SERVICE_ID => {
-            "; nobody listens at this port there: start the server first"
-        }
+        _ if is_unheard(cause) => "; nobody listens at this port there: start the server first",
         Cause::Rejected { reason, .. } if *reason == Reason::INVALID_MTU => {
             "; the links' MTUs differ: choose a smaller path MTU"
         }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use warpwire_pipelines::connect::cm::{Connection, Listener, Manager, Messages, Offer};
+use warpwire_pipelines::connect::cm::{
+    Connection, DatagramListener, Listener, Manager, Messages, Offer,
+};
 use warpwire_pipelines::connect::perftest::{Destination, Session};
 use warpwire_pipelines::connect::{self, Conversation, Error};
 use warpwire_pipelines::messaging::{
@@ -13,7 +15,9 @@ use warpwire_pipelines::messaging::{
 };
 use warpwire_protocols::rdma::{Attributes, Mtu, Service, Start};
 use warpwire_protocols::wire::bth::Psn;
+use warpwire_protocols::wire::cm::DATAGRAM_QKEY;
 
+use super::datagrams::Side;
 use super::{Bench, Failure, Json, Plan, READS, part};
 use crate::cli::capture;
 use crate::cli::chance::chance;
@@ -78,9 +82,17 @@ impl Plan<'_> {
             Some(server) => Ends::Client { manager, server },
             None => {
                 let (address, listener) = (device.address(), manager.listen(port)?);
+                let datagrams = match self.service {
+                    Service::Ud => Some(manager.listen_datagrams(port)?),
+                    _ => None,
+                };
                 eprintln!("waiting for a client at {address}, port {port} of RDMA-CM");
                 let stop = signals::heed()?;
-                Ends::Server { listener, stop }
+                Ends::Server {
+                    listener,
+                    datagrams,
+                    stop,
+                }
             }
         };
         let mut bench = Bench::new(self, device)?;
@@ -94,11 +106,21 @@ impl Plan<'_> {
             ..offer.clone()
         };
         let connection = ends.connect(device, messages.pair(), &reliable, self)?;
+        let there = connection.terms().map(|terms| terms.there);
         messages.connected(connection);
         connect::Channel::extend(&mut messages, patience);
         let rounds = self.tool.rounds(self.direction).over_cm();
         let mut session = Session::greet(messages, self.role, rounds, &bench.hello())?;
         session.blank()?;
+        if let (Some(there), Some(side)) = (there, ends.side(self.service)) {
+            bench.mtu = Mtu::from_code(session.mtu()).unwrap_or(bench.mtu);
+            let (found, psns) = bench.acquaint(&side, there)?;
+            session.blank()?;
+            let own = bench.destinations(psns);
+            let theirs = session.exchange(&own)?.to_vec();
+            bench.compare(&found, &theirs)?;
+            return bench.measure(&mut session, &own, &theirs, json);
+        }
         let mut connections = Vec::new();
         for pair in &mut bench.pairs {
             connections.push(ends.connect(device, pair, &offer, self)?);
@@ -184,6 +206,14 @@ impl Plan<'_> {
         }
     }
 
+    /// The key of both ends' queue pairs, unless the peer tells another.
+    pub(super) const fn qkey(&self) -> u32 {
+        match self.options.by_cm {
+            true => DATAGRAM_QKEY,
+            false => QKEY,
+        }
+    }
+
     fn offer(&self, mtu: Mtu) -> Offer {
         Offer {
             service: self.service,
@@ -204,11 +234,28 @@ enum Ends {
     },
     Server {
         listener: Listener,
+        datagrams: Option<DatagramListener>,
         stop: Arc<AtomicBool>,
     },
 }
 
 impl Ends {
+    /// How datagrams find their way; connections need no other.
+    fn side(&self, service: Service) -> Option<Side<'_>> {
+        match self {
+            Self::Client { manager, server } if service == Service::Ud => Some(Side::Client {
+                manager,
+                server: *server,
+            }),
+            Self::Server {
+                datagrams: Some(listener),
+                stop,
+                ..
+            } => Some(Side::Server { listener, stop }),
+            _ => None,
+        }
+    }
+
     fn connect(
         &self,
         device: &Device,
@@ -231,7 +278,7 @@ impl Ends {
                     }
                 }
             }
-            Self::Server { listener, stop } => loop {
+            Self::Server { listener, stop, .. } => loop {
                 match listener.accept(LOOK) {
                     Ok(call) => break call.accept(device, pair, offer, patience)?,
                     Err(Error::NoCall { .. }) if !stop.load(Ordering::Relaxed) => {}
@@ -273,8 +320,8 @@ impl Bench<'_> {
 }
 
 /// How often a waiting server looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(200);
+pub(super) const LOOK: Duration = Duration::from_millis(200);
 /// How soon a server is asked again that does not listen yet.
-const AGAIN: Duration = Duration::from_millis(50);
+pub(super) const AGAIN: Duration = Duration::from_millis(50);
 /// The key of perftest's datagrams.
-pub(super) const QKEY: u32 = 0x1111_1111;
+const QKEY: u32 = 0x1111_1111;

@@ -1,6 +1,7 @@
 //! `warpwire bench send-bw` and its siblings: the figures of perftest, with perftest or another
 //! warpwire at the other end.
 
+mod datagrams;
 mod ends;
 mod options;
 mod table;
@@ -117,8 +118,8 @@ impl<'a> Plan<'a> {
         if options.pairs > 1 && is_latency(tool) {
             return wrong("-q: a latency is that of one queue pair; leave it out");
         }
-        if service == Service::Ud && (!is_send || options.by_cm) {
-            return wrong("-c UD: datagrams are sent, and found without -R; write -c RC");
+        if service == Service::Ud && !is_send {
+            return wrong("-c UD: datagrams are sent; write -c RC");
         }
         if service == Service::Uc && (is_fetch || tool == Tool::AtomicLatency) {
             return wrong("-c UC: such a connection has no reads and atomics; write -c RC");
@@ -236,6 +237,8 @@ struct Bench<'a> {
     device: &'a Device,
     pairs: Vec<Pair>,
     mtu: Mtu,
+    /// Of datagrams: the key of the peer's queue pair that each of ours sends to.
+    qkeys: Vec<u32>,
 }
 
 impl<'a> Bench<'a> {
@@ -245,6 +248,7 @@ impl<'a> Bench<'a> {
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             mtu: plan.mtu_on(device)?,
+            qkeys: vec![plan.qkey(); pairs.len()],
             plan,
             device,
             pairs,

@@ -8,7 +8,6 @@ use warpwire_protocols::rdma::{ROUTE_HEADER_BYTES, Service};
 use warpwire_ring::mlx5::layout::Opcode;
 use warpwire_ring::mlx5::post::{Order, Payload};
 
-use super::ends::QKEY;
 use super::options::LONGEST_INLINE;
 use super::{Bench, Failure};
 
@@ -466,12 +465,15 @@ impl Bench<'_> {
             value: 1,
             ..Order::new(opcode)
         };
-        if let (Service::Ud, Some(peer), Some(pair)) =
-            (self.plan.service, peer, self.pairs.get(place))
-        {
+        if let (Service::Ud, Some(peer), Some(pair), Some(qkey)) = (
+            self.plan.service,
+            peer,
+            self.pairs.get(place),
+            self.qkeys.get(place),
+        ) {
             let (own, other) = (pair.number(), peer.qp.value());
             let path = self.device.path(&peer.gid.0, own, other, 0)?;
-            order.datagram = Some(path.datagram(other, QKEY, peer.gid.0));
+            order.datagram = Some(path.datagram(other, *qkey, peer.gid.0));
         }
         Ok(order)
     }

@@ -5,13 +5,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpwire_protocols::cm::{
-    Asked, Connection, DatagramAnswer, Event, Handle, Settings, Table, Transmit,
-};
-use warpwire_protocols::wire::Qpn;
+use warpwire_protocols::cm::{Asked, Connection, Event, Handle, Settings, Table, Transmit};
+use warpwire_protocols::wire::cm::ServiceId;
 use warpwire_protocols::wire::cm::rej::Reason;
-use warpwire_protocols::wire::cm::{ServiceId, sidr_rep};
 
+use super::datagrams::Question;
 use super::hops::Hops;
 use super::post::Post;
 use crate::messaging::{Error, Place};
@@ -31,6 +29,8 @@ pub(super) struct Core<'a> {
     pub(super) table: Table<'a>,
     pub(super) users: HashMap<Handle, Sender<Event>>,
     pub(super) listeners: HashMap<u64, Sender<Asking>>,
+    /// Who listens for questions about datagram services.
+    pub(super) services: HashMap<u64, Sender<Question>>,
     started: Instant,
     post: Post,
     place: Place,
@@ -54,6 +54,7 @@ pub(super) fn run(post: Post, place: Place, settings: Settings, tasks: &Receiver
         table: Table::new(settings, &mut slots, &mut services),
         users: HashMap::new(),
         listeners: HashMap::new(),
+        services: HashMap::new(),
         started: Instant::now(),
         post,
         place,
@@ -169,17 +170,7 @@ impl Core<'_> {
     fn tell(&mut self, handle: Handle, event: Event) {
         match event {
             Event::Asked(asked) => self.ring(handle, asked),
-            Event::AskedDatagram(_) => {
-                let now_ns = self.now_ns();
-                let none = DatagramAnswer {
-                    status: sidr_rep::Status::UNSUPPORTED_SERVICE,
-                    qp: Qpn::new(0),
-                    qkey: 0,
-                    private: &[],
-                };
-                // No datagram service is offered. If its clock ended it meanwhile: no answer.
-                let _ = self.table.tell(now_ns, handle, &none);
-            }
+            Event::AskedDatagram(asked) => self.ring_datagram(handle, asked),
             event => {
                 let is_last = matches!(event, Event::Ended(_) | Event::Resolved(_));
                 let is_heard = self

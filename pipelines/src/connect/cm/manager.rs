@@ -18,11 +18,11 @@ use super::post::Post;
 use crate::connect::Error;
 use crate::messaging::{Device, Pair};
 
-/// Manages the connections of a device. Its thread ends with the last clone, listener, call and
+/// Manages the connections and the datagram services of a device. Its thread ends with the last clone, listener, call and
 /// connection.
 #[derive(Clone)]
 pub struct Manager {
-    agent: Arc<Agent>,
+    pub(super) agent: Arc<Agent>,
 }
 
 /// The thread.
