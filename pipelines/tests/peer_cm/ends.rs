@@ -13,6 +13,8 @@ use warpwire_ring::mlx5::post::{Gather, Order, Payload};
 /// The namespaces; they go when this goes.
 pub(crate) struct Ends {
     names: [String; 2],
+    /// The client's NIC, unless it is that of the address.
+    nic: Option<&'static str>,
     start: Signal,
     end: Signal,
 }
@@ -69,9 +71,16 @@ impl Ends {
         }
         Some(Self {
             names,
+            nic: None,
             start: Signal::default(),
             end: Signal::default(),
         })
+    }
+
+    /// The same, with another NIC of the client.
+    pub(crate) fn over(mut self, nic: &'static str) -> Self {
+        self.nic = Some(nic);
+        self
     }
 
     /// Runs a client and a server, each on the device with its address. The client begins when the
@@ -87,7 +96,7 @@ impl Ends {
         std::thread::scope(|scope| {
             let client = scope.spawn(|| {
                 namespace::within(a, || {
-                    let device = open(client);
+                    let device = open(client, self.nic);
                     self.start.wait();
                     ask(&device);
                     self.end.tell(true);
@@ -95,7 +104,7 @@ impl Ends {
             });
             let server = scope.spawn(|| {
                 namespace::within(b, || {
-                    let device = open(server);
+                    let device = open(server, None);
                     answer(&device);
                 })
             });
@@ -135,9 +144,9 @@ fn ip(words: &str) {
     assert!(done.status.success(), "ip {words}: {said}");
 }
 
-fn open(address: &str) -> Device {
+fn open(address: &str, nic: Option<&str>) -> Device {
     let config = DeviceConfig {
-        nic: None,
+        nic: nic.map(str::to_owned),
         bytes: 65536,
         endpoint: EndpointConfig {
             pairs: 8,

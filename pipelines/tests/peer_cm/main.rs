@@ -1,6 +1,7 @@
-//! Connections by RDMA-CM between two devices of ours, over a veth pair between two namespaces.
+//! Connections and datagram services by RDMA-CM between two devices of ours, over a veth pair between two namespaces.
 //! Needs root. Against Linux's rdma_cm: `cargo xtask interop roce`.
 
+mod datagrams;
 mod ends;
 
 use std::time::Duration;

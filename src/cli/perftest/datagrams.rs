@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use warpwire_pipelines::connect::Error;
-use warpwire_pipelines::connect::cm::{DatagramListener, Inquiry, Manager, Service};
+use warpwire_pipelines::connect::cm::{
+    DatagramListener, Inquiry, Manager, Service, take_datagrams,
+};
 use warpwire_pipelines::connect::perftest::{Destination, Direction, Tool};
 use warpwire_pipelines::messaging::{Completed, Work};
-use warpwire_protocols::rdma::{self, Attributes, ROUTE_HEADER_BYTES, Start};
+use warpwire_protocols::rdma::ROUTE_HEADER_BYTES;
 use warpwire_protocols::wire::Gid;
 use warpwire_protocols::wire::bth::{Psn, Qpn};
 use warpwire_protocols::wire::cm::DATAGRAM_QKEY;
@@ -18,7 +20,7 @@ use warpwire_ring::mlx5::layout::Opcode;
 use warpwire_ring::mlx5::post::{Order, Payload};
 
 use super::ends::{AGAIN, LOOK};
-use super::{Bench, Failure, Plan, chance};
+use super::{Bench, Failure, Plan};
 
 /// Who asks, and who is asked.
 pub(super) enum Side<'a> {
@@ -47,10 +49,11 @@ impl Bench<'_> {
         side: &Side<'_>,
         there: Gid,
     ) -> Result<(Vec<Option<Qpn>>, Vec<Psn>), Failure> {
-        let psns: Vec<Psn> = (0..).map(chance).take(self.pairs.len()).collect();
+        let pairs = self.pairs.iter_mut();
+        let psns = pairs.map(|pair| take_datagrams(self.device, pair, there, DATAGRAM_QKEY));
+        let psns = psns.collect::<Result<Vec<Psn>, _>>()?;
         let mut peers = Vec::new();
-        for (place, psn) in psns.iter().enumerate() {
-            self.receive_from_anybody(place, *psn, there)?;
+        for place in 0..psns.len() {
             peers.push(match side {
                 Side::Client { manager, server } => {
                     let found = self.ask(manager, *server)?;
@@ -77,26 +80,6 @@ impl Bench<'_> {
             }
         }
         Ok((peers, psns))
-    }
-
-    /// A queue pair of datagrams needs to know nobody.
-    fn receive_from_anybody(&mut self, place: usize, psn: Psn, there: Gid) -> Result<(), Failure> {
-        let Some(pair) = self.pairs.get_mut(place) else {
-            return Ok(());
-        };
-        let attributes = Attributes {
-            service: rdma::Service::Ud,
-            mtu: self.mtu,
-            qkey: DATAGRAM_QKEY,
-            ..Attributes::default()
-        };
-        let start = Start {
-            send: psn,
-            receive: Psn::new(0),
-        };
-        let number = pair.number();
-        let path = self.device.path(&there.0, number, number, 0)?;
-        Ok(pair.connect(attributes, start, path)?)
     }
 
     /// The server's queue pair, and its key.

@@ -6,15 +6,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use warpwire_protocols::cm::{AskedDatagram, DatagramAnswer, DatagramAsk, Event, Handle, Misuse};
+use warpwire_protocols::rdma::{self, Attributes, Start};
 use warpwire_protocols::wire::cm::sidr_rep::Status;
 use warpwire_protocols::wire::cm::{PortSpace, ServiceId, ip};
-use warpwire_protocols::wire::{Gid, Qpn, TrafficClass};
+use warpwire_protocols::wire::{Gid, Psn, Qpn, TrafficClass};
 
 use super::agent::Core;
 use super::chance;
 use super::manager::{Agent, Manager};
 use crate::connect::Error;
-use crate::messaging::Device;
+use crate::messaging::{Device, Pair};
 
 /// What a datagram service is asked for with.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -53,6 +54,33 @@ pub struct Service {
 pub(super) struct Question {
     handle: Handle,
     asked: Box<AskedDatagram>,
+}
+
+/// Makes a queue pair in its first state take datagrams with a key, from anybody, and send them on
+/// the link that leads to `peer`. The sequence number of its first packet.
+///
+/// # Errors
+/// What [`Device::path`] and [`Pair::connect`] refuse.
+pub fn take_datagrams(
+    device: &Device,
+    pair: &mut Pair,
+    peer: Gid,
+    qkey: u32,
+) -> Result<Psn, Error> {
+    let attributes = Attributes {
+        service: rdma::Service::Ud,
+        mtu: device.mtu().unwrap_or_default(),
+        qkey,
+        ..Attributes::default()
+    };
+    let start = Start {
+        send: Psn::new(chance() as u32),
+        receive: Psn::new(0),
+    };
+    let number = pair.number();
+    let path = device.path(&peer.0, number, number, 0)?;
+    pair.connect(attributes, start, path)?;
+    Ok(start.send)
 }
 
 impl Manager {

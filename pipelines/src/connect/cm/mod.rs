@@ -23,7 +23,7 @@ mod messages;
 mod post;
 
 pub use connection::{Connection, Offer};
-pub use datagrams::{DatagramCall, DatagramListener, Inquiry, Resolved, Service};
+pub use datagrams::{DatagramCall, DatagramListener, Inquiry, Resolved, Service, take_datagrams};
 pub use manager::{Call, Listener, Manager};
 pub use messages::Messages;
 
