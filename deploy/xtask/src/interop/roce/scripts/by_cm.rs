@@ -174,4 +174,113 @@ pub(super) const BY_CM: &[Case] = &[
         ),
         ("ib_atomic_lat -R -x 1 -F -n 20 10.77.0.1", &["8 20"]),
     ),
+    we_ask(
+        "datagrams to udaddy",
+        CM,
+        (
+            "udaddy",
+            &[
+                "receiving data transfers",
+                "sending replies",
+                "return status 0",
+            ],
+        ),
+        (
+            "rdma-datagram 10.77.0.2",
+            &[
+                "10.77.0.2 has queue pair * with key 0x01234567",
+                "10 datagrams were answered",
+            ],
+        ),
+    ),
+    we_ask(
+        "datagrams to udaddy over IPv6",
+        CM,
+        ("udaddy -b fd77::2", &["return status 0"]),
+        ("rdma-datagram fd77::2", &["10 datagrams were answered"]),
+    ),
+    we_serve(
+        "datagrams from udaddy",
+        DEVICE,
+        (
+            "rdma-datagram",
+            &["10.77.0.2 sent 10 datagrams", "10 answers are sent"],
+        ),
+        (
+            "udaddy -s 10.77.0.1",
+            &["data transfers complete", "return status 0"],
+        ),
+    ),
+    alone(
+        "no datagram service at a guest's port",
+        Place::Host,
+        "rdma-datagram 10.77.0.2 7999 2>&1 | sed 's/.*refused: //'",
+        &["service not supported (1);"],
+    ),
+    told(somehow(we_serve(
+        "no datagram service at our port",
+        DEVICE,
+        ("warpwire rping -s", &[]),
+        (
+            "udaddy -s 10.77.0.1",
+            &["udaddy: event: RDMA_CM_EVENT_UNREACHABLE, error: 1"],
+        ),
+    ))),
+    we_ask(
+        "warpwire bench send-bw -c UD -R asks ib_send_bw",
+        CM,
+        ("ib_send_bw -R -x 1 -F -n 20 -s 512 -c UD", &["512 20"]),
+        (
+            "warpwire bench send-bw -R 10.77.0.2 -n 20 -s 512 -c UD",
+            &["512 20"],
+        ),
+    ),
+    we_ask(
+        "warpwire bench send-bw -c UD -R asks ib_send_bw with two queue pairs",
+        CM,
+        ("ib_send_bw -R -x 1 -F -n 20 -s 512 -c UD -q 2", &["512 40"]),
+        (
+            "warpwire bench send-bw -R 10.77.0.2 -n 20 -s 512 -c UD -q 2",
+            &["512 40"],
+        ),
+    ),
+    we_ask(
+        "warpwire bench send-lat -c UD -R asks ib_send_lat",
+        CM,
+        ("ib_send_lat -R -x 1 -F -n 20 -s 512 -c UD", &["512 20"]),
+        (
+            "warpwire bench send-lat -R 10.77.0.2 -n 20 -s 512 -c UD",
+            &["512 20"],
+        ),
+    ),
+    we_serve(
+        "warpwire bench send-bw -c UD -R serves ib_send_bw",
+        DEVICE,
+        ("warpwire bench send-bw -R -n 20 -s 512 -c UD", &["512 20"]),
+        (
+            "ib_send_bw -R -x 1 -F -n 20 -s 512 -c UD 10.77.0.1",
+            &["512 20"],
+        ),
+    ),
+    we_serve(
+        "warpwire bench send-bw -c UD -R serves ib_send_bw, both ways at once",
+        DEVICE,
+        (
+            "warpwire bench send-bw -R -n 20 -s 512 -c UD -b",
+            &["512 20"],
+        ),
+        (
+            "ib_send_bw -R -x 1 -F -n 20 -s 512 -c UD -b 10.77.0.1",
+            &["512 20"],
+        ),
+    ),
+    we_serve(
+        "warpwire bench send-lat -c UD -R serves ib_send_lat",
+        DEVICE,
+        ("warpwire bench send-lat -R -n 20 -s 512 -c UD", &["512 20"]),
+        (
+            "ib_send_lat -R -x 1 -F -n 20 -s 512 -c UD 10.77.0.1",
+            &["512 20"],
+        ),
+    ),
 ];
