@@ -136,7 +136,7 @@ fn refusals_and_silence_have_names() {
                 let to = at("10.78.0.2", port);
                 manager.resolve(device, to, &Inquiry::default(), limit)
             };
-            let nobody = ask(PORT + 1, LIMIT).err().expect("is refused");
+            let nobody = ask(PORT + 1, LIMIT).expect_err("is refused");
             assert!(nobody.is_unheard(), "{nobody}");
             assert!(nobody.to_string().contains("start the server"), "{nobody}");
             assert_eq!(refused(ask(PORT, LIMIT)), Status::NO_QUEUE_PAIR);

@@ -92,6 +92,13 @@ impl Bench<'_> {
                 Err(error) if error.is_unheard() && Instant::now() < deadline => {
                     std::thread::sleep(AGAIN);
                 }
+                Err(error) if error.is_unheard() => {
+                    let seconds = patience.as_secs();
+                    return Err(Failure::Bench(format!(
+                        "{server}: has no datagram service at this port within {seconds} s; does \
+                         the server run with -c UD?"
+                    )));
+                }
                 outcome => {
                     let found = outcome?;
                     return Ok((found.qp, found.qkey));
@@ -109,7 +116,8 @@ impl Bench<'_> {
         there: Gid,
     ) -> Result<(), Failure> {
         let number = self.pairs.get(place).map_or(0, |pair| pair.number());
-        let deadline = Instant::now() + self.plan.options.patience();
+        let waited = self.plan.options.patience();
+        let deadline = Instant::now() + waited;
         loop {
             match listener.accept(LOOK) {
                 Ok(call) if call.asked().is_some_and(|asked| asked.there == there) => {
@@ -121,8 +129,11 @@ impl Bench<'_> {
                     return Ok(call.accept(&service)?);
                 }
                 Ok(call) => call.reject(Status::REJECTED, &[])?,
-                Err(Error::NoQuestion { .. })
-                    if !stop.load(Ordering::Relaxed) && Instant::now() < deadline => {}
+                Err(Error::NoQuestion { port, .. }) if !stop.load(Ordering::Relaxed) => {
+                    if Instant::now() >= deadline {
+                        return Err(Error::NoQuestion { port, waited }.into());
+                    }
+                }
                 Err(error) => return Err(error.into()),
             }
         }

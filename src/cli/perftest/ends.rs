@@ -105,7 +105,7 @@ impl Plan<'_> {
             service: Service::Rc,
             ..offer.clone()
         };
-        let connection = ends.connect(device, messages.pair(), &reliable, self)?;
+        let connection = ends.connect(device, messages.pair(), &reliable, self, None)?;
         let there = connection.terms().map(|terms| terms.there);
         messages.connected(connection);
         connect::Channel::extend(&mut messages, patience);
@@ -123,7 +123,7 @@ impl Plan<'_> {
         }
         let mut connections = Vec::new();
         for pair in &mut bench.pairs {
-            connections.push(ends.connect(device, pair, &offer, self)?);
+            connections.push(ends.connect(device, pair, &offer, self, Some(patience))?);
         }
         session.blank()?;
         let terms: Vec<_> = connections.iter().filter_map(Connection::terms).collect();
@@ -256,13 +256,17 @@ impl Ends {
         }
     }
 
+    /// A connection. A server waits for who asks for no longer than `longest`, if that is said.
     fn connect(
         &self,
         device: &Device,
         pair: &mut Pair,
         offer: &Offer,
         plan: &Plan<'_>,
+        longest: Option<Duration>,
     ) -> Result<Connection, Failure> {
+        let started = Instant::now();
+        let over = || longest.filter(|longest| started.elapsed() >= *longest);
         let patience = plan.options.patience();
         Ok(match self {
             // perftest's server begins to listen for the second connection after the first one
@@ -281,7 +285,11 @@ impl Ends {
             Self::Server { listener, stop, .. } => loop {
                 match listener.accept(LOOK) {
                     Ok(call) => break call.accept(device, pair, offer, patience)?,
-                    Err(Error::NoCall { .. }) if !stop.load(Ordering::Relaxed) => {}
+                    Err(Error::NoCall { port, .. }) if !stop.load(Ordering::Relaxed) => {
+                        if let Some(waited) = over() {
+                            return Err(Error::NoCall { port, waited }.into());
+                        }
+                    }
                     Err(error) => return Err(error.into()),
                 }
             },
