@@ -1,5 +1,5 @@
-//! Connections and datagram services by RDMA-CM between two devices of ours, over a veth pair between two namespaces.
-//! Needs root. Against Linux's rdma_cm: `cargo xtask interop roce`.
+//! Connections and datagram services by RDMA-CM between two devices of ours, over a veth pair
+//! between two namespaces. Needs root. Against Linux's rdma_cm: `cargo xtask interop roce`.
 
 mod datagrams;
 mod ends;

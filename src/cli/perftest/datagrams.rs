@@ -42,8 +42,8 @@ impl Plan<'_> {
 }
 
 impl Bench<'_> {
-    /// Makes all queue pairs ready and acquaints them with those of the peer at `there`: the peer's,
-    /// as far as this end knows them, and the sequence numbers of ours.
+    /// Makes all queue pairs ready and acquaints them with those of the peer at `there`: the
+    /// peer's, as far as this end knows them, and the sequence numbers of ours.
     pub(super) fn acquaint(
         &mut self,
         side: &Side<'_>,

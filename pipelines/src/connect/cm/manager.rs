@@ -18,8 +18,8 @@ use super::post::Post;
 use crate::connect::Error;
 use crate::messaging::{Device, Pair};
 
-/// Manages the connections and the datagram services of a device. Its thread ends with the last clone, listener, call and
-/// connection.
+/// Manages the connections and the datagram services of a device. Its thread ends with the last
+/// clone, listener, call and connection.
 #[derive(Clone)]
 pub struct Manager {
     pub(super) agent: Arc<Agent>,
