@@ -12,7 +12,7 @@ use warpwire::pipelines::messaging::table::{self, PairPlaces, Table};
 use warpwire::pipelines::messaging::{EndpointConfig, Path};
 use warpwire_core::block::Steering;
 use warpwire_core::kernels::TransportParameters;
-use warpwire_core::messaging::CompletionRing;
+use warpwire_core::messaging::{ChannelBlock, CompletionRing, Cursor};
 use warpwire_device::KernelRow;
 use warpwire_engine::tables::{EngineBlock, EngineCounters, Mail, PairBlock, Wanted};
 use warpwire_gpu::Arena;
@@ -205,6 +205,13 @@ impl<W: Wire> End<W> {
         let at = block.pairs.offset(offset).value() as *const PairBlock;
         // SAFETY: one of the block's queue pairs.
         unsafe { at.read() }
+    }
+
+    /// Where a queue pair stands for kernels that it is given to.
+    pub(crate) fn cursor(&self, place: usize) -> Cursor {
+        let at = self.pairs[place].places.home.value() as *const ChannelBlock;
+        // SAFETY: the table's own block; no kernel runs.
+        unsafe { at.read() }.cursor
     }
 
     /// What the engine counted.

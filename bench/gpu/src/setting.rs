@@ -168,8 +168,12 @@ impl Setting {
     /// Loads every kernel.
     pub(crate) fn open(ground: &Ground) -> Result<(Self, Found), String> {
         let mut names = Kit::built_in().device_kernels();
-        let more = entries::gauges().iter().chain(entries::transports());
-        names.extend(more.map(|row| row.name));
+        let more = [
+            entries::gauges(),
+            entries::transports(),
+            entries::applications(),
+        ];
+        names.extend(more.into_iter().flatten().map(|row| row.name));
         let began = Instant::now();
         let builder = CudaExecutor::builder().device(ground.ordinal);
         let opened = builder.open(&ground.text, &names);

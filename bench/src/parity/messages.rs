@@ -14,7 +14,9 @@ use warpwire_gpu::Arena;
 use warpwire_nic::soft::Dice;
 use warpwire_protocols::rdma::{Attributes, Mtu, Service, Start};
 use warpwire_protocols::wire::bth::{Psn, Qpn};
-use warpwire_ring::mlx5::layout::{Cqe, DatagramSegment, Opcode};
+use warpwire_ring::mlx5::layout::{
+    CQE_BYTES, Cqe, DatagramSegment, Opcode, SEGMENT_BYTES, WQEBB_BYTES,
+};
 use warpwire_ring::mlx5::post::{Gather, Order, Payload};
 use warpwire_ring::{DeviceAddress, Location};
 
@@ -58,11 +60,17 @@ fn over<W: Wire>(row: &'static KernelRow, word: &'static str) -> Case {
 struct Scene<W> {
     end: End<W>,
     dice: Dice,
-    /// Frames on their way back.
-    under_way: VecDeque<Vec<u8>>,
-    sent: Vec<Vec<u8>>,
+    way: Way,
     completed: Vec<(usize, Cqe)>,
-    is_hostile: bool,
+}
+
+/// The way of frames from an end back to it.
+pub(super) struct Way {
+    under_way: VecDeque<Vec<u8>>,
+    /// Frames that left.
+    pub(super) sent: Vec<Vec<u8>>,
+    /// Some are lost, repeated or broken.
+    pub(super) is_hostile: bool,
 }
 
 impl<W: Wire> Scene<W> {
@@ -97,13 +105,11 @@ impl<W: Wire> Scene<W> {
             |block| &mut block.header,
             WRONG,
         )?;
-        connect(&mut end, &ready, &mut dice)?;
+        connect(&mut end, &ready, &mut dice, &SERVICES)?;
         let mut scene = Self {
             end,
-            is_hostile: dice.below(3) == 0,
+            way: Way::new(dice.below(3) == 0),
             dice,
-            under_way: VecDeque::new(),
-            sent: Vec::new(),
             completed: Vec::new(),
         };
         let mut causes = Vec::new();
@@ -176,7 +182,7 @@ impl<W: Wire> Scene<W> {
             immediate: dice.roll() as u32,
             address: self.end.memory.whole().address.value() + remote,
             // Now and then a key that nobody has: the queue pair fails.
-            key: KEY ^ u32::from(self.is_hostile && dice.below(60) == 0),
+            key: KEY ^ u32::from(self.way.is_hostile && dice.below(60) == 0),
             value: dice.roll(),
             compare: dice.roll(),
             datagram: (service == Service::Ud).then(|| datagram(place)),
@@ -207,35 +213,13 @@ impl<W: Wire> Scene<W> {
     /// Frames that were sent come back; the application looks at completions. Says whether anything
     /// is under way.
     fn carry(&mut self) -> bool {
-        let before = self.sent.len();
-        while let Some(frame) = self.end.wire.take() {
-            self.sent.push(frame.clone());
-            let copies = match self.dice.below(30) {
-                0 if self.is_hostile => 0,
-                1 if self.is_hostile => 2,
-                _ => 1,
-            };
-            for _ in 0..copies {
-                let frame = match self.is_hostile && self.dice.below(30) == 0 {
-                    true => broken(&frame, &mut self.dice),
-                    false => frame.clone(),
-                };
-                self.under_way.push_back(frame);
-            }
-        }
-        while self.end.wire.complete() {}
-        while let Some(frame) = self.under_way.front() {
-            if self.end.wire.slots_for(frame.len()) > 0 && !self.end.wire.deliver(frame) {
-                break;
-            }
-            self.under_way.pop_front();
-        }
+        let goes_on = self.way.carry(&mut self.end.wire, &mut self.dice);
         for (place, pair) in self.end.pairs.iter_mut().enumerate() {
             while let Some(cqe) = pair.poll() {
                 self.completed.push((place, cqe));
             }
         }
-        self.sent.len() > before || !self.under_way.is_empty()
+        goes_on
     }
 
     /// Where nothing was lost, every request is done.
@@ -243,7 +227,7 @@ impl<W: Wire> Scene<W> {
         for place in 0..PAIRS {
             let block = self.end.block(place);
             let posted = self.end.pairs[place].sends.next();
-            if !self.is_hostile && (block.told != posted || block.failed) {
+            if !self.way.is_hostile && (block.told != posted || block.failed) {
                 let told = block.told;
                 return Err(format!("queue pair {place}: {told} of {posted} slots done"));
             }
@@ -252,46 +236,117 @@ impl<W: Wire> Scene<W> {
     }
 
     fn end(self, causes: Vec<u32>) -> Outcome {
-        let blocks: Vec<_> = (0..PAIRS).map(|place| self.end.block(place)).collect();
-        let counters = self.end.counters();
-        let End { wire, memory, .. } = self.end;
-        let ground = Arc::clone(&wire.pages().ground.0);
-        let counted = counters.notes.iter().chain(&counters.drops).copied();
-        let mut outcome = outcome(wire, self.sent, causes, counted.collect());
-        let seen = &mut outcome.seen;
-        for (block, place) in blocks.iter().zip(0..) {
-            let told = (block.told, block.head, block.obeyed, block.failed);
-            seen.fact(format!("queue pair {place}"), block.pair);
-            seen.fact(format!("slots of queue pair {place}"), told);
-        }
+        let mut outcome = leave(self.end, self.way.sent, causes);
         for (place, cqe) in &self.completed {
-            seen.fact(format!("a completion of {place}"), cqe);
+            outcome.seen.fact(format!("a completion of {place}"), cqe);
         }
-        let EngineCounters {
-            turns,
-            idle_turns,
-            received,
-            sent,
-            foreign,
-            ..
-        } = counters;
-        let counted = (turns, idle_turns, received, sent, foreign);
-        seen.fact("turns and packets", counted);
-        seen.memory(&[&ground, &memory]);
         outcome
     }
 }
 
+impl Way {
+    pub(super) const fn new(is_hostile: bool) -> Self {
+        Self {
+            under_way: VecDeque::new(),
+            sent: Vec::new(),
+            is_hostile,
+        }
+    }
+
+    /// Frames that were sent come back. Says whether any were or are under way.
+    pub(super) fn carry<W: Wire>(&mut self, wire: &mut W, dice: &mut Dice) -> bool {
+        let before = self.sent.len();
+        while let Some(frame) = wire.take() {
+            self.sent.push(frame.clone());
+            let copies = match dice.below(30) {
+                0 if self.is_hostile => 0,
+                1 if self.is_hostile => 2,
+                _ => 1,
+            };
+            for _ in 0..copies {
+                let frame = match self.is_hostile && dice.below(30) == 0 {
+                    true => broken(&frame, dice),
+                    false => frame.clone(),
+                };
+                self.under_way.push_back(frame);
+            }
+        }
+        while wire.complete() {}
+        while let Some(frame) = self.under_way.front() {
+            if wire.slots_for(frame.len()) > 0 && !wire.deliver(frame) {
+                break;
+            }
+            self.under_way.pop_front();
+        }
+        self.sent.len() > before || !self.under_way.is_empty()
+    }
+}
+
+/// What an end leaves.
+pub(super) fn leave<W: Wire>(end: End<W>, sent: Vec<Vec<u8>>, causes: Vec<u32>) -> Outcome {
+    let blocks: Vec<_> = (0..end.pairs.len()).map(|place| end.block(place)).collect();
+    let counters = end.counters();
+    let End {
+        wire,
+        memory,
+        table,
+        pairs,
+        ..
+    } = end;
+    let ground = Arc::clone(&wire.pages().ground.0);
+    let counted = counters.notes.iter().chain(&counters.drops).copied();
+    let mut outcome = outcome(wire, sent, causes, counted.collect());
+    let seen = &mut outcome.seen;
+    for (block, place) in blocks.iter().zip(0..) {
+        let told = (block.told, block.head, block.obeyed, block.failed);
+        seen.fact(format!("queue pair {place}"), block.pair);
+        seen.fact(format!("slots of queue pair {place}"), told);
+    }
+    let EngineCounters {
+        turns,
+        idle_turns,
+        received,
+        sent,
+        foreign,
+        ..
+    } = counters;
+    let counted = (turns, idle_turns, received, sent, foreign);
+    seen.fact("turns and packets", counted);
+    seen.memory(&[&ground, &memory]);
+    for block in pairs.iter().map(|pair| &pair.places.block) {
+        let (send, receive) = (&block.send, &block.receive);
+        let queues = [
+            (send.ring, WQEBB_BYTES << send.log_depth),
+            (
+                receive.ring,
+                SEGMENT_BYTES << (receive.log_depth + receive.log_stride),
+            ),
+            (block.sent.ring, CQE_BYTES << block.sent.log_depth),
+            (block.arrived.ring, CQE_BYTES << block.arrived.log_depth),
+        ];
+        for (ring, bytes) in queues {
+            seen.more((&table.arena, ring, bytes), &[&memory, &table.arena]);
+        }
+    }
+    outcome
+}
+
 /// Connects the queue pairs with each other, two by two.
-fn connect<W: Wire>(end: &mut End<W>, ready: &Ready, dice: &mut Dice) -> Result<(), String> {
-    let psns: [u32; PAIRS] = std::array::from_fn(|_| match dice.below(2) {
+pub(super) fn connect<W: Wire>(
+    end: &mut End<W>,
+    ready: &Ready,
+    dice: &mut Dice,
+    services: &[Service],
+) -> Result<(), String> {
+    let mut psn = || match dice.below(2) {
         0 => 0x00ff_fff0 | dice.below(16) as u32,
         _ => dice.below(1 << 24) as u32,
-    });
-    for place in 0..PAIRS {
+    };
+    let psns: Vec<u32> = end.pairs.iter().map(|_| psn()).collect();
+    for place in 0..psns.len() {
         let peer = place ^ 1;
         let attributes = Attributes {
-            service: SERVICES[place / 2],
+            service: services[place / 2],
             mtu: MTU,
             // Clocks of two machines differ: nothing may depend on one.
             timeout: 0,
@@ -343,10 +398,10 @@ const OPCODES: [Opcode; 7] = [
 const SERVICES: [Service; 4] = [Service::Rc, Service::Rc, Service::Uc, Service::Ud];
 const VERSIONS: [u8; 4] = [4, 6, 4, 4];
 const PAIRS: usize = 8;
-const NUMBER: u32 = 0x1100;
+pub(super) const NUMBER: u32 = 0x1100;
 const QKEY: u32 = 0x1111_1111;
 const MTU: Mtu = Mtu::M256;
-const LARGEST_FRAME: usize = 400;
+pub(super) const LARGEST_FRAME: usize = 400;
 
 const WRONG: &[Wrong<TransportParameters>] = &[
     ("no blocks", |block| block.blocks = DeviceAddress::NULL),
@@ -357,11 +412,11 @@ const WRONG: &[Wrong<TransportParameters>] = &[
 ];
 
 /// Bytes of the memory that payload lies in, and of the longest message.
-const MEMORY: u64 = 64 << 10;
-const LONGEST: u32 = 700;
+pub(super) const MEMORY: u64 = 64 << 10;
+pub(super) const LONGEST: u32 = 700;
 /// Slots of a send queue that a request takes at most.
 const MOST_SLOTS: u32 = 3;
-const DEPTH: u32 = 128;
+pub(super) const DEPTH: u32 = 128;
 /// Binary logarithm of the slots of a work queue.
 const LOG_QUEUE: u32 = 6;
 /// Rounds in which the application asks for something, and all of them.

@@ -14,6 +14,7 @@ mod gauges;
 mod messages;
 mod plain;
 mod programs;
+mod scripts;
 mod seen;
 
 use std::collections::BTreeSet;
@@ -143,6 +144,7 @@ pub fn kernels<'a>(entries: impl Iterator<Item = &'a str>, corpus: &Path) -> Vec
             programs::cases(name, corpus),
             gauges::cases(name),
             messages::cases(name),
+            scripts::cases(name),
         ];
         let before = cases.len();
         cases.extend(of_kinds.into_iter().flatten());
@@ -162,6 +164,7 @@ pub fn rows() -> impl Iterator<Item = &'static KernelRow> {
         entries::measuring(),
         entries::gauges(),
         entries::transports(),
+        entries::applications(),
     ];
     kinds.into_iter().flatten()
 }

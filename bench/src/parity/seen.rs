@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use warpwire_gpu::Arena;
+use warpwire_ring::DeviceAddress;
 
 /// Frames that left, and everything that was counted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -32,10 +33,20 @@ impl Seen {
 
     /// Rings, tables, buffers and marks of a wire as they were left, and other memory.
     pub(super) fn memory(&mut self, arenas: &[&Arena]) {
-        self.memory = arenas
-            .iter()
-            .flat_map(|arena| image(arena, arenas))
-            .collect();
+        let whole = |arena: &&Arena| {
+            let whole = arena.whole();
+            image(arena, whole.address, whole.length, arenas)
+        };
+        self.memory = arenas.iter().flat_map(whole).collect();
+    }
+
+    /// More memory: some bytes of an arena, in which may stand addresses of `arenas`.
+    pub(super) fn more(
+        &mut self,
+        (arena, first, length): (&Arena, DeviceAddress, u64),
+        arenas: &[&Arena],
+    ) {
+        self.memory.extend(image(arena, first, length, arenas));
     }
 
     /// Where a run differs from the one on the CPU, in few words.
@@ -95,12 +106,11 @@ impl Seen {
     }
 }
 
-/// All bytes of an arena; addresses in any of `arenas`, of either byte order, are offsets, so that
-/// what lies elsewhere can be compared.
-fn image(arena: &Arena, arenas: &[&Arena]) -> Vec<u8> {
-    let whole = arena.whole();
-    let mut image = vec![0; whole.length as usize];
-    arena.read(whole.address, &mut image).expect("inside");
+/// Bytes of an arena; addresses in any of `arenas`, of either byte order, are offsets, so that what
+/// lies elsewhere can be compared.
+fn image(arena: &Arena, first: DeviceAddress, length: u64, arenas: &[&Arena]) -> Vec<u8> {
+    let mut image = vec![0; length as usize];
+    arena.read(first, &mut image).expect("inside");
     let offset = |value: u64| {
         arenas.iter().zip(0u64..).find_map(|(arena, place)| {
             let whole = arena.whole();

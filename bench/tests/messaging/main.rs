@@ -13,6 +13,7 @@ mod keys;
 mod operations;
 mod patience;
 mod released;
+mod script;
 mod shared;
 mod slots;
 mod states;

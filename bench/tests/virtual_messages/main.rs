@@ -1,9 +1,12 @@
-//! Messages between two engines over a cable of soft NICs, both the PTX that ships on the virtual
-//! GPU: every operation, at a few sizes.
+//! Messages between two ends over a cable of soft NICs, with the PTX that ships on the virtual GPU:
+//! every operation, at a few sizes, by engines of one warp and of several; and the script of every
+//! verb, carried out beside the engine and in one warp with it.
 
 #[path = "../messaging/ends.rs"]
 #[expect(dead_code, reason = "the other tests of messages use the rest")]
 mod ends;
+#[path = "../messaging/script.rs"]
+mod script;
 #[path = "../messaging/suite.rs"]
 #[expect(dead_code, reason = "the other tests of messages use the rest")]
 mod suite;
@@ -12,22 +15,33 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ends::{LARGE, Mode, Plan};
+use script::{carry_out, carry_out_on};
 use suite::run_on;
 use warpwire_gpu::CpuExecutor;
-use warpwire_gpu::executor::Backend;
+use warpwire_gpu::executor::{Backend, Builder};
 use warpwire_protocols::rdma::{Attributes, Mtu};
 use warpwire_virtual::{Module, VirtualGpu};
 
-#[test]
-fn messages_pass_between_two_virtual_gpus() {
+fn gpu() -> Arc<VirtualGpu> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pipelines/kernels/warpwire.ptx");
     let text = std::fs::read_to_string(path).expect("is committed");
     let module = Module::parse(&text).unwrap_or_else(|error| panic!("{error}"));
-    let gpu = Arc::new(VirtualGpu::new(module));
-    for (mtu, options) in [(Mtu::M1024, LARGE), (Mtu::M4096, SMALL)] {
-        let executor = CpuExecutor::builder()
-            .backend(Backend::Virtual { seed: 3 })
-            .program(gpu.clone());
+    Arc::new(VirtualGpu::new(module))
+}
+
+fn executor(gpu: &Arc<VirtualGpu>) -> Builder {
+    let builder = CpuExecutor::builder().backend(Backend::Virtual { seed: 3 });
+    builder.program(gpu.clone())
+}
+
+#[test]
+fn messages_pass_between_two_virtual_gpus() {
+    for (mode, mtu, options, warps) in [
+        (Mode::Sliced, Mtu::M1024, LARGE, 1),
+        (Mode::Sliced, Mtu::M4096, SMALL, 1),
+        (Mode::Crew, Mtu::M1024, LARGE, 4),
+    ] {
+        let gpu = gpu();
         let attributes = Attributes {
             mtu,
             // Such warps are slow.
@@ -37,15 +51,35 @@ fn messages_pass_between_two_virtual_gpus() {
         let plan = Plan {
             attributes,
             options,
-            ..Plan::new(Mode::Sliced)
+            ..Plan::new(mode)
         };
         let bytes = mtu.bytes();
         let sizes = [0, 1, 4, bytes - 1, bytes, bytes + 1, 4 * bytes + 5];
-        run_on(&plan, executor, &sizes);
+        run_on(&plan, executor(&gpu), &sizes);
+        let kernel = &gpu.counts()["transport_mlx5"];
+        assert_eq!(kernel.warps, 2 * warps, "an engine at each end");
     }
-    let counts = gpu.counts();
-    let kernel = &counts["transport_mlx5"];
-    assert_eq!(kernel.warps, 4, "an engine at each end, twice");
+}
+
+#[test]
+fn scripts_are_carried_out_beside_a_virtual_gpu_s_engine_and_with_it() {
+    let wanted = carry_out(Mode::Fused, Backend::Scalar);
+    for (mode, kernels) in [
+        (Mode::Fused, &[("perform_mlx5", 1)][..]),
+        (Mode::Sliced, &[("perform", 1), ("transport_mlx5", 2)]),
+    ] {
+        let gpu = gpu();
+        let started = std::time::Instant::now();
+        let trace = carry_out_on(mode, executor(&gpu));
+        println!("{mode:?}: {:?}", started.elapsed());
+        assert!(trace == wanted, "{mode:?} differs");
+        let counts = gpu.counts();
+        let ran: Vec<_> = counts
+            .iter()
+            .map(|(name, kernel)| (*name, kernel.warps))
+            .collect();
+        assert_eq!(ran, kernels);
+    }
 }
 
 /// Frames of the largest MTU arrive in several pieces.

@@ -8,10 +8,9 @@
 )]
 
 use crate::format::{MemifClient, MemifServer, Mlx5, Xdp};
-#[cfg(not(target_arch = "nvptx64"))]
-use crate::kernels::{Apart, Perform, Together};
 use crate::kernels::{
-    ClockStep, IcrcSweep, MacSwap, ParseSweep, PublishTime, ReceiveCount, Transmit, Transport,
+    Apart, ClockStep, IcrcSweep, MacSwap, ParseSweep, Perform, PublishTime, ReceiveCount, Together,
+    Transmit, Transport,
 };
 use crate::stages::BuiltIn;
 
@@ -57,19 +56,20 @@ crate::kernel! {
     transport_memif_server = Transport<MemifServer>,
 }
 
-/// Applications that carry out scripts of messages: beside an engine that runs elsewhere, and with
-/// the engine of each ring format in the same warp. Not in the PTX yet.
-#[cfg(not(target_arch = "nvptx64"))]
-pub const fn applications() -> &'static [crate::KernelRow] {
-    use crate::kernel::row;
-    const ROWS: &[crate::KernelRow] = &[
-        row::<Perform<Apart>>("perform"),
-        row::<Perform<Together<Mlx5>>>("perform_mlx5"),
-        row::<Perform<Together<Xdp>>>("perform_xdp"),
-        row::<Perform<Together<MemifClient>>>("perform_memif_client"),
-        row::<Perform<Together<MemifServer>>>("perform_memif_server"),
-    ];
-    ROWS
+crate::kernel! {
+    /// Applications that carry out scripts of messages: beside an engine that runs elsewhere, and
+    /// with the engine of each ring format in the same warp.
+    pub fn applications:
+    /// Carries out a script beside an engine that runs elsewhere.
+    perform = Perform<Apart>,
+    /// Carries out a script, and the work queues, over mlx5 queues.
+    perform_mlx5 = Perform<Together<Mlx5>>,
+    /// Carries out a script, and the work queues, over AF_XDP rings.
+    perform_xdp = Perform<Together<Xdp>>,
+    /// Carries out a script, and the work queues, over memif rings of ours.
+    perform_memif_client = Perform<Together<MemifClient>>,
+    /// Carries out a script, and the work queues, over memif rings of the peer.
+    perform_memif_server = Perform<Together<MemifServer>>,
 }
 
 crate::kernel! {

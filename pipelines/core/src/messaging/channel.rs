@@ -79,6 +79,23 @@ impl Counter {
     }
 }
 
+/// What became of a lane's request while lanes wait for room.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Posting {
+    is_left: bool,
+    pub(super) outcome: Result<Option<Ticket>, Cause>,
+}
+
+impl Posting {
+    /// Nothing so far.
+    pub(super) const fn of(request: Option<&Request<'_>>) -> Self {
+        Self {
+            is_left: request.is_some(),
+            outcome: Ok(None),
+        }
+    }
+}
+
 impl Channel {
     /// Attaches to a queue pair where its block stands.
     ///
@@ -332,23 +349,38 @@ impl Channel {
         progress: &mut P,
     ) -> Result<Option<Ticket>, Cause> {
         let wait = self.guarded(wait);
-        let (mut left, mut outcome) = (request, Ok(None));
+        let mut posting = Posting::of(request);
+        keep_on(simt, &wait, progress, |_| {
+            self.try_post(simt, request, &mut posting).then_some(())
+        })?;
+        posting.outcome
+    }
+
+    /// *Collective.* One look of [`Channel::post_waiting`]: posts what fits. Says whether no lane
+    /// has anything left.
+    pub(super) fn try_post<S: Simt>(
+        &mut self,
+        simt: &S,
+        request: Option<&Request<'_>>,
+        posting: &mut Posting,
+    ) -> bool {
         loop {
+            let left = request.filter(|_| posting.is_left);
             let posted = self.post(simt, left);
             if left.is_some() && posted != Err(Cause::NoResource) {
-                (left, outcome) = (None, posted);
+                (posting.is_left, posting.outcome) = (false, posted);
             }
-            if !simt.any(left.is_some()) {
-                return outcome;
+            if !simt.any(posting.is_left) {
+                return true;
             }
             let free = self.free();
-            keep_on(simt, &wait, progress, |_| {
-                self.collect(simt);
-                if is_behind(self.next(), self.tracked_to) {
-                    self.ask(simt);
-                }
-                (self.fault.is_some() || self.free() > free).then_some(())
-            })?;
+            self.collect(simt);
+            if is_behind(self.next(), self.tracked_to) {
+                self.ask(simt);
+            }
+            if self.fault.is_none() && self.free() <= free {
+                return false;
+            }
         }
     }
 
@@ -416,21 +448,28 @@ impl Channel {
         progress: &mut P,
     ) -> Result<(), Cause> {
         let wait = self.guarded(wait);
-        keep_on(simt, &wait, progress, |_| {
-            self.collect(simt);
-            let state = match ticket {
-                Some(ticket) => self.is_done(ticket),
-                None => Ok(true),
-            };
-            if simt.all(state != Ok(false)) {
-                return Some(state.map(|_| ()));
-            }
-            let untold = ticket.is_some_and(|ticket| is_behind(ticket.end, self.tracked_to));
-            if simt.any(untold) {
-                self.ask(simt);
-            }
-            None
-        })?
+        keep_on(simt, &wait, progress, |_| self.try_wait(simt, ticket))?
+    }
+
+    /// *Collective.* One look of [`Channel::wait`].
+    pub(super) fn try_wait<S: Simt>(
+        &mut self,
+        simt: &S,
+        ticket: Option<Ticket>,
+    ) -> Option<Result<(), Cause>> {
+        self.collect(simt);
+        let state = match ticket {
+            Some(ticket) => self.is_done(ticket),
+            None => Ok(true),
+        };
+        if simt.all(state != Ok(false)) {
+            return Some(state.map(|_| ()));
+        }
+        let untold = ticket.is_some_and(|ticket| is_behind(ticket.end, self.tracked_to));
+        if simt.any(untold) {
+            self.ask(simt);
+        }
+        None
     }
 
     /// *Collective.* Waits until all requests of a counter are complete.
@@ -457,9 +496,13 @@ impl Channel {
         wait: &Wait,
         progress: &mut P,
     ) -> Result<(), Cause> {
+        self.wait(simt, Some(self.all()), wait, progress)
+    }
+
+    /// Stands for everything that was posted.
+    pub(super) const fn all(&self) -> Ticket {
         let end = self.sends.next();
-        let all = Ticket { first: end, end };
-        self.wait(simt, Some(all), wait, progress)
+        Ticket { first: end, end }
     }
 
     /// The next request begins only when all gets and atomics before it are done. Puts, sends and
@@ -519,16 +562,19 @@ impl Channel {
         progress: &mut P,
     ) -> Result<Arrival, Cause> {
         let wait = self.guarded(wait);
-        keep_on(simt, &wait, progress, |_| {
-            if let Some(arrival) = self.poll_arrival(simt) {
-                return Some(match arrival.failed {
-                    Some(cause) => Err(cause),
-                    None => Ok(arrival),
-                });
-            }
-            self.collect(simt);
-            self.fault().map(Err)
-        })?
+        keep_on(simt, &wait, progress, |_| self.try_arrival(simt))?
+    }
+
+    /// *Collective.* One look of [`Channel::wait_arrival`].
+    pub(super) fn try_arrival<S: Simt>(&mut self, simt: &S) -> Option<Result<Arrival, Cause>> {
+        if let Some(arrival) = self.poll_arrival(simt) {
+            return Some(match arrival.failed {
+                Some(cause) => Err(cause),
+                None => Ok(arrival),
+            });
+        }
+        self.collect(simt);
+        self.fault().map(Err)
     }
 }
 

@@ -6,8 +6,8 @@ use warpwire_device::{Simt, Wait};
 use warpwire_ring::mlx5::post::{Gather, Payload};
 use warpwire_ring::{Cause, DeviceAddress};
 
-use super::channel::Channel;
-use super::progress::Progress;
+use super::channel::{Channel, Posting, Ticket};
+use super::progress::{Progress, keep_on};
 use super::request::{Remote, Request, Signal, Update};
 use super::signal::{Goal, Signals};
 
@@ -163,51 +163,108 @@ pub unsafe fn perform<S: Simt, P: Progress>(
     progress: &mut P,
 ) -> Result<(u64, u32), Cause> {
     let verb = Verb::from_number(step.verb).ok_or(Cause::LocalQpOperation)?;
-    let goal = match verb {
-        Verb::Nothing => return Ok((0, 0)),
-        Verb::Fence => {
-            channel.fence();
-            return Ok((0, 0));
-        }
-        Verb::Quiet => return channel.quiet(simt, wait, progress).map(|()| (0, 0)),
-        Verb::Receive => return receives(simt, channel, step),
-        Verb::Arrivals => return arrivals(simt, channel, step, wait, progress),
-        Verb::All => Goal::All,
-        Verb::Any => Goal::Any,
-        Verb::Some => Goal::Some,
-        _ => return post(simt, channel, (verb, step), wait, progress),
-    };
     let first = DeviceAddress::new(step.local.address);
-    // SAFETY: the script's promise.
-    let signals = unsafe { Signals::attach(first, step.times, step.stride as u32) };
-    let found = channel.wait_signals(simt, (&signals, goal, step.value), wait, progress)?;
-    Ok((found, 0))
+    let mut run = Run {
+        verb,
+        step,
+        // SAFETY: the script's promise; of other verbs nobody looks at them.
+        signals: unsafe { Signals::attach(first, step.times, step.stride as u32) },
+        until: channel.all(),
+        done: 0,
+        posting: None,
+        bytes: 0,
+        word: 0,
+    };
+    let wait = channel.guarded(wait);
+    // The only place that depends on where the engine runs: a kernel has the rest once, however
+    // many engines there are.
+    keep_on(simt, &wait, progress, |_| run.look(simt, channel))?
 }
 
-/// *Collective.* Posts `times` requests, a lane each as long as there are lanes.
-#[inline(never)]
-fn post<S: Simt, P: Progress>(
-    simt: &S,
-    channel: &mut Channel,
-    (verb, step): (Verb, &Step),
-    wait: &Wait,
-    progress: &mut P,
-) -> Result<(u64, u32), Cause> {
-    let mut done = 0;
-    while done < step.times {
-        let number = done.saturating_add(simt.lane());
-        let own = at(step, number);
-        let pieces = [own.local];
-        let bytes = own.value.to_le_bytes();
-        let scratch = [channel.scratch];
-        let request = request(verb, &own, (&pieces, &bytes, &scratch));
-        let mine = (number < step.times).then_some(&request);
-        let outcome = channel.post_waiting(simt, mine, wait, progress);
-        agree(simt, outcome.err())?;
-        done = done.saturating_add(S::WIDTH);
-    }
-    Ok((u64::from(step.times), 0))
+/// A step that is being carried out.
+struct Run<'a> {
+    verb: Verb,
+    step: &'a Step,
+    /// What it waits for, if those are signals.
+    signals: Signals,
+    /// What it waits for, if that is quiet.
+    until: Ticket,
+    /// How many of it are done.
+    done: u32,
+    /// What became of the lane's request, of those that are being posted.
+    posting: Option<Posting>,
+    /// What it found.
+    bytes: u64,
+    word: u32,
 }
+
+impl Run<'_> {
+    /// *Collective.* Does what can be done at once. Gives what the step found when it is done, or
+    /// why it failed.
+    #[inline(never)]
+    fn look<S: Simt>(&mut self, simt: &S, channel: &mut Channel) -> Option<Found> {
+        let goal = match self.verb {
+            Verb::Nothing => return Some(Ok((0, 0))),
+            Verb::Fence => {
+                channel.fence();
+                return Some(Ok((0, 0)));
+            }
+            Verb::Quiet => {
+                let state = channel.try_wait(simt, Some(self.until))?;
+                return Some(state.map(|()| (0, 0)));
+            }
+            Verb::Receive => return Some(receives(simt, channel, self.step)),
+            Verb::Arrivals => return self.arrivals(simt, channel),
+            Verb::All => Goal::All,
+            Verb::Any => Goal::Any,
+            Verb::Some => Goal::Some,
+            _ => return self.post(simt, channel),
+        };
+        let there = channel.try_signals(simt, &self.signals, (goal, self.step.value))?;
+        Some(there.map(|there| (there, 0)))
+    }
+
+    /// *Collective.* Posts `times` requests, a lane each as long as there are lanes.
+    fn post<S: Simt>(&mut self, simt: &S, channel: &mut Channel) -> Option<Found> {
+        let times = self.step.times;
+        while self.done < times {
+            let number = self.done.saturating_add(simt.lane());
+            let own = at(self.step, number);
+            let pieces = [own.local];
+            let bytes = own.value.to_le_bytes();
+            let scratch = [channel.scratch];
+            let request = request(self.verb, &own, (&pieces, &bytes, &scratch));
+            let mine = (number < times).then_some(&request);
+            let mut posting = self.posting.take().unwrap_or(Posting::of(mine));
+            if !channel.try_post(simt, mine, &mut posting) {
+                self.posting = Some(posting);
+                return None;
+            }
+            if let Err(cause) = agree(simt, posting.outcome.err()) {
+                return Some(Err(cause));
+            }
+            self.done = self.done.saturating_add(S::WIDTH);
+        }
+        Some(Ok((u64::from(times), 0)))
+    }
+
+    /// *Collective.* Takes messages until there were `times`.
+    fn arrivals<S: Simt>(&mut self, simt: &S, channel: &mut Channel) -> Option<Found> {
+        while self.done < self.step.times {
+            let arrival = match channel.try_arrival(simt)? {
+                Ok(arrival) => arrival,
+                Err(cause) => return Some(Err(cause)),
+            };
+            self.bytes = self.bytes.wrapping_add(u64::from(arrival.length));
+            self.word = arrival.immediate.unwrap_or(self.word);
+            self.done += 1;
+        }
+        Some(Ok((self.bytes, self.word)))
+    }
+}
+
+/// What a step found, two words, or why it failed.
+type Found = Result<(u64, u32), Cause>;
 
 /// The step of one of its times.
 fn at(step: &Step, number: u32) -> Step {
@@ -265,7 +322,7 @@ fn request<'a>(
 }
 
 /// *Collective.* Posts `times` receives.
-fn receives<S: Simt>(simt: &S, channel: &mut Channel, step: &Step) -> Result<(u64, u32), Cause> {
+fn receives<S: Simt>(simt: &S, channel: &mut Channel, step: &Step) -> Found {
     let mut done = 0;
     while done < step.times {
         let number = done.saturating_add(simt.lane());
@@ -277,23 +334,6 @@ fn receives<S: Simt>(simt: &S, channel: &mut Channel, step: &Step) -> Result<(u6
         done = done.saturating_add(S::WIDTH);
     }
     Ok((u64::from(step.times), 0))
-}
-
-/// *Collective.* Waits for `times` messages.
-fn arrivals<S: Simt, P: Progress>(
-    simt: &S,
-    channel: &mut Channel,
-    step: &Step,
-    wait: &Wait,
-    progress: &mut P,
-) -> Result<(u64, u32), Cause> {
-    let (mut bytes, mut word) = (0u64, 0);
-    for _ in 0..step.times {
-        let arrival = channel.wait_arrival(simt, wait, progress)?;
-        bytes = bytes.wrapping_add(u64::from(arrival.length));
-        word = arrival.immediate.unwrap_or(word);
-    }
-    Ok((bytes, word))
 }
 
 /// *Collective.* The cause of the first lane that has one, for all of them.

@@ -154,12 +154,22 @@ impl Channel {
     ) -> Result<u64, Cause> {
         let wait = self.guarded(wait);
         keep_on(simt, &wait, progress, |_| {
-            if let Some(there) = signals.look(simt, goal, epoch) {
-                return Some(Ok(there));
-            }
-            self.collect(simt);
-            self.fault().map(Err)
+            self.try_signals(simt, signals, (goal, epoch))
         })?
+    }
+
+    /// *Collective.* One look of [`Channel::wait_signals`].
+    pub(super) fn try_signals<S: Simt>(
+        &mut self,
+        simt: &S,
+        signals: &Signals,
+        (goal, epoch): (Goal, u64),
+    ) -> Option<Result<u64, Cause>> {
+        if let Some(there) = signals.look(simt, goal, epoch) {
+            return Some(Ok(there));
+        }
+        self.collect(simt);
+        self.fault().map(Err)
     }
 }
 
