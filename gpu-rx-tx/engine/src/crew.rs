@@ -17,6 +17,7 @@
 
 use core::marker::PhantomData;
 use core::mem::offset_of;
+use core::num::NonZeroU32;
 
 use warpwire_device::{Lease, MAX_BATCH, Simt};
 use warpwire_protocols::checksum::Engine as Sum;
@@ -77,8 +78,8 @@ impl Crew {
 
     /// Packets that the `owner`-th owner may ask for in a round when there are credits for so many:
     /// an equal part, and what does not divide goes round.
-    const fn quota(self, owner: u32, credits: u32, round: u32) -> u32 {
-        let owners = self.owners();
+    fn quota(self, owner: u32, credits: u32, round: u32) -> u32 {
+        let owners = self.divisor();
         let luck = owner.wrapping_add(round) % owners;
         let quota = credits / owners + (luck < credits % owners) as u32;
         if quota < self.room() {
@@ -89,8 +90,13 @@ impl Crew {
     }
 
     /// Packets of one owner that the board has room for.
-    const fn room(self) -> u32 {
-        MAX_BATCH / self.owners()
+    fn room(self) -> u32 {
+        MAX_BATCH / self.divisor()
+    }
+
+    /// Warps that own queue pairs, by which one can divide without a look at zero.
+    fn divisor(self) -> NonZeroU32 {
+        NonZeroU32::new(self.owners()).unwrap_or(NonZeroU32::MIN)
     }
 }
 
