@@ -244,12 +244,12 @@ impl<W: Wire> Scene<W> {
         let dice = &mut self.dice;
         let key = KEY ^ u32::from(self.way.is_hostile && dice.below(60) == 0);
         let whole = self.end.memory.whole().address.value();
-        let mut somewhere = || SIGNAL_BYTES + dice.below(SPAN) & if fetches { !7 } else { !0 };
+        let aligned = if fetches { !7 } else { !0 };
+        let mut somewhere = || (SIGNAL_BYTES + dice.below(SPAN)) & aligned;
         let (local, remote) = (somewhere(), somewhere());
         let length = match fetches {
             true => 8,
             false if verb == Verb::Receive => LONGEST,
-            // More than some fail to fit into anything but a few packets.
             false => dice.below(u64::from(LONGEST)) as u32,
         };
         Step {
