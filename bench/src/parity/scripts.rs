@@ -367,5 +367,5 @@ const MOST_STRIDE: u64 = 200;
 /// Bytes in which a verb may begin.
 const SPAN: u64 = MEMORY - SIGNAL_BYTES - MOST * MOST_STRIDE - LONGEST as u64;
 /// Scripts, and launches until nothing is under way.
-const ROUNDS: usize = 16;
+const ROUNDS: usize = 10;
 const MOST_ROUNDS: usize = 200;
