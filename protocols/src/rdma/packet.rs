@@ -275,9 +275,8 @@ impl Outgoing {
         3 + count
     }
 
-    /// [`Outgoing::write`] into words of one's own.
-    #[cfg(test)]
-    fn words(&self, destination: bth::Qpn, pkey: bth::PKey) -> ([u32; HEADER_WORDS], usize) {
+    /// [`Outgoing::write`] into words of their own, and how many there are.
+    pub fn words(&self, destination: bth::Qpn, pkey: bth::PKey) -> ([u32; HEADER_WORDS], usize) {
         let mut words = [0; HEADER_WORDS];
         let count = self.write(destination, pkey, &mut words);
         (words, count)

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use warpwire_protocols::rdma::{
-    Access, Attributes, Delivery, EXTENDED_WORDS, Fetch, Fetched, Fetches, HEADER_WORDS, Incoming,
-    Landing, Note, Outgoing, Payload, PostedReceive, QueuePair, ROUTE_HEADER_BYTES, Received,
-    Receives, Region, Regions, Request, Requests, Service, Start, State, Status, Tuning,
+    Access, Attributes, Delivery, EXTENDED_WORDS, Fetch, Fetched, Fetches, Incoming, Landing, Note,
+    Outgoing, Payload, PostedReceive, QueuePair, ROUTE_HEADER_BYTES, Received, Receives, Region,
+    Regions, Request, Requests, Service, Start, State, Status, Tuning,
 };
 use warpwire_protocols::wire::bth::{self, PKey, Psn, Qpn};
 
@@ -295,8 +295,7 @@ impl End {
 
     fn bytes(&self, packet: &Outgoing) -> Vec<u8> {
         let remote = self.pair.attributes().remote_qp;
-        let mut words = [0; HEADER_WORDS];
-        let count = packet.write(remote, PKey::DEFAULT, &mut words);
+        let (words, count) = packet.words(remote, PKey::DEFAULT);
         let words = words[..count].iter().flat_map(|word| word.to_be_bytes());
         let mut bytes: Vec<u8> = words.collect();
         let memory = &self.around.memory;
