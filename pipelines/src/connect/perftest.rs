@@ -7,7 +7,9 @@
 //!
 //! With `-R` there is no TCP: the first connection by RDMA-CM carries the same steps as messages,
 //! destinations in another form ([`Rounds::over_cm`]), with an empty one ([`Session::blank`])
-//! before and after the second connection is made, which is the one with the traffic.
+//! before and after the second connection is made, which is the one with the traffic. For datagrams
+//! the client asks for the server's queue pair instead; where the server sends, too, it learns of
+//! the client's by a first datagram of four bytes whose immediate is its number.
 
 use super::pingpong::{DONE, Fields, text};
 use super::{Channel, Error};

@@ -155,7 +155,13 @@ impl Bench<'_> {
         let Some(pair) = self.pairs.get_mut(place) else {
             return Ok(Qpn::new(0));
         };
-        match pair.wait(patience)? {
+        // Nobody sends it again if it is lost.
+        let completed = pair.wait(patience).map_err(|error| {
+            Failure::Traffic(format!(
+                "the first datagram, which tells of a queue pair: {error}"
+            ))
+        })?;
+        match completed {
             Completed::Received(message) if message.immediate == Some(message.source_qp) => {
                 Ok(Qpn::new(message.source_qp))
             }

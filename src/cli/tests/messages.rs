@@ -236,6 +236,7 @@ fn what_memif_cannot_is_refused() {
         (&["-t", "16384", "-I", "900", "-s", "900"], "-I 0"),
         (&["-I", "913"], "912"),
         (&["-x", "1", "-R"], "cannot be used with"),
+        (&["-c", "UD"], "datagrams are sent"),
     ];
     for (words, want) in cases {
         let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
