@@ -35,7 +35,7 @@ fn modes() -> [Plan; 3] {
             duplicate_ppm: 50_000,
             ..Impairments::default()
         },
-        ..Plan::new(Mode::Fused)
+        ..Plan::timeless(Mode::Fused)
     };
     [Plan::new(Mode::Sliced), Plan::new(Mode::Fused), lossy]
 }
