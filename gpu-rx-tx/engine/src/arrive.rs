@@ -45,8 +45,8 @@ pub(crate) enum Seen {
     Packet,
 }
 
-/// Looks at a frame: headers, lengths, the invariant CRC; a packet is then in `arrival`. What does not depend on the ring's format
-/// stands in functions of its own: one copy for all formats.
+/// Looks at a frame: headers, lengths, the invariant CRC; a packet is then in `arrival`.
+/// What does not depend on the ring's format stands in functions of its own: one copy for all.
 #[inline(always)]
 pub(crate) fn look<R: Receive, E: Sum>(
     reader: &Reader<R>,
