@@ -88,6 +88,50 @@ fn connections_come_and_go() {
     }
 }
 
+#[test]
+fn who_says_something_and_leaves_is_heard_although_words_are_lost() {
+    let Some(ends) = Ends::set_up("loss") else {
+        return;
+    };
+    const COUNT: u32 = 40;
+    let ends = ends.over("soft,uplink=xdp:ww,seed=5,loss_ppm=50000,duplicate_ppm=50000");
+    ends.run(
+        ("10.78.0.1", |device: &Device| {
+            let manager = Manager::start(device).expect("starts");
+            for number in 0..COUNT {
+                let mut pair = pair(device);
+                let to = (
+                    "10.78.0.2".parse::<std::net::IpAddr>().expect("is one"),
+                    PORT,
+                )
+                    .into();
+                let connection = manager.connect(device, &mut pair, to, &offer(1, 4), LIMIT);
+                let connection = connection.unwrap_or_else(|error| panic!("{number}: {error}"));
+                say(&mut pair, device, number);
+                // At once: the server may not know yet that the client was ready.
+                let cause = connection.disconnect(LIMIT).expect("ends");
+                assert!(matches!(cause, Cause::Left { .. }), "{number}: {cause}");
+            }
+        }),
+        ("10.78.0.2", |device: &Device| {
+            let manager = Manager::start(device).expect("starts");
+            let listener = manager.listen(PORT).expect("listens");
+            ends.is_listening();
+            for number in 0..COUNT {
+                let call = listener.accept(LIMIT).expect("somebody asks");
+                let mut pair = pair(device);
+                ends::post(&mut pair, device);
+                let connection = call.accept(device, &mut pair, &offer(2, 4), LIMIT);
+                let mut connection = connection.unwrap_or_else(|error| panic!("{number}: {error}"));
+                assert_eq!(hear(&mut pair, device), number);
+                let cause = connection.wait_end(LIMIT).expect("ends");
+                assert_eq!(cause, Cause::PeerLeft, "{number}");
+            }
+            ends.is_over();
+        }),
+    );
+}
+
 /// How a refused request ended: the peer's reason and its first bytes.
 fn rejected(outcome: Result<(), Error>) -> (Reason, [u8; 4]) {
     let error = outcome.expect_err("is refused");

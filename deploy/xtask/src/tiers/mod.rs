@@ -70,7 +70,7 @@ impl Tier {
             Self::Structure => 30,
             Self::Unit => 420,
             Self::Docs => 70,
-            Self::Ptx => 480,
+            Self::Ptx => 780,
             Self::Virtual => 260,
             Self::Peers => 200,
             Self::Interop => 430,

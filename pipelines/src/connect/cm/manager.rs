@@ -264,7 +264,8 @@ impl Call {
         said?;
         connection.agree(granted, asking.asked.private.to_vec());
         match connection.next(deadline, "the word that the peer is ready")? {
-            Event::Established(_) => Ok(connection),
+            // Only who was ready leaves: that word was lost, and what came before is here.
+            Event::Established(_) | Event::Ended(Cause::PeerLeft) => Ok(connection),
             Event::Ended(cause) => Err(connection.over(cause)),
             _ => Err(connection.over(Cause::Stale)),
         }
