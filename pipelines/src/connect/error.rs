@@ -146,7 +146,7 @@ fn hint(cause: &Cause) -> &'static str {
         Cause::Rejected { reason, .. } if *reason == Reason::INVALID_MTU => {
             "; the links' MTUs differ: choose a smaller path MTU"
         }
-        Cause::NoAnswer => "; does its host speak RDMA-CM?",
+        Cause::NoAnswer => "; does its host speak RDMA-CM, and wait at this address?",
         _ => "",
     }
 }

@@ -194,7 +194,7 @@ impl Plan<'_> {
         if self.service == Service::Ud && self.longest() > most {
             let size = self.longest();
             return Err(Failure::Bench(format!(
-                "-s {size}: a datagram of this link has at most {most} bytes"
+                "-s {size}: a datagram of this link has at most {most} bytes; write -s {most}"
             )));
         }
         match self.mtu {

@@ -27,8 +27,9 @@ pub(in crate::cli) struct Options {
     /// Port of the exchange: of TCP, or of RDMA-CM
     #[arg(short, long, default_value_t = PORT)]
     pub(super) port: u16,
-    /// The NIC, such as xdp:eth0 or memif:/run/socket; without it, AF_XDP on the interface that
-    /// leads to the peer
+    /// The NIC, such as xdp:eth0, or memif:/run/socket at one end and
+    /// memif:/run/socket,role=server at the other; without it, AF_XDP on the interface that leads
+    /// to the peer
     #[arg(short = 'd', long = "nic", value_name = "NIC")]
     pub(super) nic: Option<String>,
     /// Connect by RDMA-CM, and exchange by messages
@@ -115,7 +116,8 @@ pub(in crate::cli) struct Options {
     /// Write what is sent to this pcapng file, each packet with its operation in words
     #[arg(long, value_name = "FILE")]
     pub(super) capture: Option<PathBuf>,
-    /// Let the measuring thread drive the engine instead of one of its own: lowest latency
+    /// Let the measuring thread drive the engine instead of one of its own: lowest latency where
+    /// the system has another processor for the interface, and over memif
     #[arg(long, conflicts_with = "warps")]
     pub(super) fused: bool,
     /// Warps of the engine: of several, one has the rings and the others the queue pairs
