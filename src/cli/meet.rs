@@ -1,12 +1,12 @@
 //! Where two ends of a measurement meet by TCP.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use warpwire_pipelines::connect::perftest::Role;
 use warpwire_pipelines::connect::{Conversation, Error, Listener};
 
-use super::{Failure, signals};
+use super::Failure;
+use super::signals::Heed;
 
 /// Dials the server, or waits for a client until there is one or a signal asks for an end. Later
 /// steps have `patience`.
@@ -23,19 +23,25 @@ pub(super) fn meet(
         };
         return Ok((Conversation::dial(&address, patience)?, Role::Client));
     }
-    let stop = signals::heed()?;
+    let heed = Heed::begin()?;
     let listener = Listener::bind(&format!("[::]:{port}"))?;
     eprintln!("waiting for a client at TCP port {port}");
-    while !stop.load(Ordering::Relaxed) {
+    while !heed.is_stopped() {
         match listener.accept(LOOK, patience) {
-            Ok(conversation) => return Ok((conversation, Role::Server)),
+            Ok(conversation) => {
+                heed.end();
+                return Ok((conversation, Role::Server));
+            }
             Err(Error::NoClient { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Err(Failure::Bench(
-        "interrupted before a client came".to_owned(),
-    ))
+    Err(interrupted())
+}
+
+/// A server was ended while it waited.
+pub(super) fn interrupted() -> Failure {
+    Failure::Bench("interrupted before a client came".to_owned())
 }
 
 /// How often a waiting server looks whether it is to end.

@@ -2,24 +2,51 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// A flag that is set by the first signal which asks for an end. The second ends the process at
 /// once, should the end take too long.
 pub(super) fn heed() -> io::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // Whoever starts us by `nohup` wants us to stay.
-        if signal == SIGHUP && is_ignored(signal) {
-            continue;
+    Heed::begin().map(|heed| heed.stop)
+}
+
+/// Signals that are heeded while something is waited for, and not when it came.
+pub(super) struct Heed {
+    stop: Arc<AtomicBool>,
+    ends_at_once: Arc<AtomicBool>,
+}
+
+impl Heed {
+    pub(super) fn begin() -> io::Result<Self> {
+        let heed = Self {
+            stop: Arc::new(AtomicBool::new(false)),
+            ends_at_once: Arc::new(AtomicBool::new(false)),
+        };
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // Whoever starts us by `nohup` wants us to stay.
+            if signal == SIGHUP && is_ignored(signal) {
+                continue;
+            }
+            let code = 128 + signal;
+            let ends = Arc::clone(&heed.ends_at_once);
+            signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&ends))?;
+            signal_hook::flag::register(signal, ends)?;
+            signal_hook::flag::register(signal, Arc::clone(&heed.stop))?;
         }
-        let code = 128 + signal;
-        signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+        Ok(heed)
     }
-    Ok(stop)
+
+    /// Whether a signal came.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// From now on the first signal ends the process, as if nobody had heeded any.
+    pub(super) fn end(&self) {
+        self.ends_at_once.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Whether the process was started with a signal ignored.

@@ -2,7 +2,6 @@
 //! queue pairs, and tells its own by a datagram where the server has to send, too.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use warpwire_pipelines::connect::Error;
@@ -30,7 +29,6 @@ pub(super) enum Side<'a> {
     },
     Server {
         listener: &'a DatagramListener,
-        stop: &'a AtomicBool,
     },
 }
 
@@ -62,11 +60,11 @@ impl Bench<'_> {
                     }
                     Some(found.0)
                 }
-                Side::Server { listener, stop } => {
+                Side::Server { listener } => {
                     if self.plan.has_hello() {
                         self.expect_hello(place)?;
                     }
-                    self.answer(place, listener, stop, there)?;
+                    self.answer(place, listener, there)?;
                     None
                 }
             });
@@ -108,13 +106,7 @@ impl Bench<'_> {
     }
 
     /// Tells the client a queue pair of ours; nobody else is told.
-    fn answer(
-        &self,
-        place: usize,
-        listener: &DatagramListener,
-        stop: &AtomicBool,
-        there: Gid,
-    ) -> Result<(), Failure> {
+    fn answer(&self, place: usize, listener: &DatagramListener, there: Gid) -> Result<(), Failure> {
         let number = self.pairs.get(place).map_or(0, |pair| pair.number());
         let waited = self.plan.options.patience();
         let deadline = Instant::now() + waited;
@@ -129,7 +121,7 @@ impl Bench<'_> {
                     return Ok(call.accept(&service)?);
                 }
                 Ok(call) => call.reject(Status::REJECTED, &[])?,
-                Err(Error::NoQuestion { port, .. }) if !stop.load(Ordering::Relaxed) => {
+                Err(Error::NoQuestion { port, .. }) => {
                     if Instant::now() >= deadline {
                         return Err(Error::NoQuestion { port, waited }.into());
                     }

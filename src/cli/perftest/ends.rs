@@ -1,8 +1,6 @@
 //! How the two ends find each other: by TCP, or by RDMA-CM.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use warpwire_pipelines::connect::cm::{
@@ -21,8 +19,8 @@ use super::datagrams::Side;
 use super::{Bench, Failure, Json, Plan, READS, part};
 use crate::cli::capture;
 use crate::cli::chance::chance;
-use crate::cli::meet::meet;
-use crate::cli::signals;
+use crate::cli::meet::{interrupted, meet};
+use crate::cli::signals::Heed;
 
 impl Plan<'_> {
     /// The tools' exchange by TCP.
@@ -87,11 +85,11 @@ impl Plan<'_> {
                     _ => None,
                 };
                 eprintln!("waiting for a client at {address}, port {port} of RDMA-CM");
-                let stop = signals::heed()?;
+                let heed = Heed::begin()?;
                 Ends::Server {
                     listener,
                     datagrams,
-                    stop,
+                    heed,
                 }
             }
         };
@@ -235,7 +233,7 @@ enum Ends {
     Server {
         listener: Listener,
         datagrams: Option<DatagramListener>,
-        stop: Arc<AtomicBool>,
+        heed: Heed,
     },
 }
 
@@ -249,9 +247,8 @@ impl Ends {
             }),
             Self::Server {
                 datagrams: Some(listener),
-                stop,
                 ..
-            } => Some(Side::Server { listener, stop }),
+            } => Some(Side::Server { listener }),
             _ => None,
         }
     }
@@ -282,10 +279,14 @@ impl Ends {
                     }
                 }
             }
-            Self::Server { listener, stop, .. } => loop {
+            Self::Server { listener, heed, .. } => loop {
                 match listener.accept(LOOK) {
-                    Ok(call) => break call.accept(device, pair, offer, patience)?,
-                    Err(Error::NoCall { port, .. }) if !stop.load(Ordering::Relaxed) => {
+                    Ok(call) => {
+                        heed.end();
+                        break call.accept(device, pair, offer, patience)?;
+                    }
+                    Err(Error::NoCall { .. }) if heed.is_stopped() => return Err(interrupted()),
+                    Err(Error::NoCall { port, .. }) => {
                         if let Some(waited) = over() {
                             return Err(Error::NoCall { port, waited }.into());
                         }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use warpwire_nic::pcap::Reader;
 
@@ -258,4 +259,48 @@ fn what_memif_cannot_is_refused() {
         "{}",
         text(&client)
     );
+}
+
+#[test]
+fn a_server_ends_at_the_first_signal_waiting_and_at_work() {
+    let words: [&[&str]; 2] = [
+        &["bench", "send-bw", "--iters", "100000000"],
+        &["pingpong", "--iters", "100000000"],
+    ];
+    for (number, words) in (0..).zip(words) {
+        for has_client in [false, true] {
+            let folder = Folder::new(&format!("signal-{number}-{has_client}"));
+            let socket = folder.file("socket");
+            let port = (20_151 + 2 * number + u16::from(has_client)).to_string();
+            let end = |nic: &str, more: &[&str]| {
+                let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
+                command.args(words).args(["--nic", nic, "--port", &port]);
+                command.args(["--patience", "5"]).args(more);
+                command.stdin(Stdio::null()).stdout(Stdio::null());
+                command.stderr(Stdio::null()).spawn().expect("starts")
+            };
+            let mut server = end(&format!("memif:{socket},role=server"), &[]);
+            let client = has_client.then(|| end(&format!("memif:{socket}"), &["127.0.0.1"]));
+            std::thread::sleep(Duration::from_secs(2));
+            assert_eq!(server.try_wait().expect("is ours"), None, "{words:?}");
+            let pid = server.id().to_string();
+            let sent = Command::new("kill").args(["-INT", &pid]).status();
+            assert!(sent.expect("kill is there").success());
+            let asked = Instant::now();
+            let mut status = None;
+            while status.is_none() && asked.elapsed() < Duration::from_secs(4) {
+                std::thread::sleep(Duration::from_millis(20));
+                status = server.try_wait().expect("is ours");
+            }
+            // Before anything is looked at: nobody may be left.
+            let _ = server.kill();
+            let _ = server.wait();
+            if let Some(mut client) = client {
+                let _ = client.kill();
+                let _ = client.wait();
+            }
+            let code = status.and_then(|status| status.code());
+            assert_eq!(code, Some(if has_client { 130 } else { 1 }), "{words:?}");
+        }
+    }
 }
