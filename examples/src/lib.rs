@@ -4,11 +4,12 @@
 //! what that was.
 
 use std::hash::{BuildHasher, RandomState};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use warpwire::pipelines::messaging::{
-    Endpoint, EndpointConfig, Error, MemoryRegion, Pair, PairConfig, Path,
+    DeviceConfig, Endpoint, EndpointConfig, Error, MemoryRegion, Pair, PairConfig, Path,
 };
 use warpwire_gpu::executor::{IdlePolicy, Placement};
 use warpwire_gpu::{Arena, CpuExecutor};
@@ -17,6 +18,51 @@ use warpwire_nic::soft::{Clock, Fabric, FabricConfig, SoftNic};
 use warpwire_protocols::rdma::{Access, Attributes, Start};
 use warpwire_protocols::wire::bth::{Psn, Qpn};
 use warpwire_ring::{DeviceAddress, Location};
+
+/// What an example comes to.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// One of two ends: without words the server, with a host, and a port if it is not `port`, a client
+/// of it.
+pub fn two_ends(
+    name: &str,
+    port: u16,
+    serve: impl FnOnce(u16) -> Outcome<()>,
+    ask: impl FnOnce(&str, u16) -> Outcome<()>,
+) -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let port = words.get(1).map_or(Ok(port), |word| word.parse());
+    let outcome = match (words.first(), port) {
+        (_, Err(error)) => Err(error.into()),
+        (None, Ok(port)) => serve(port),
+        (Some(host), Ok(port)) => ask(host, port),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A device with queue pair 1, by which peers find each other, one queue pair more, and memory.
+pub fn found_by_peers(bytes: usize, patience: Duration) -> DeviceConfig {
+    DeviceConfig {
+        nic: None,
+        bytes,
+        endpoint: EndpointConfig {
+            pairs: 2,
+            management: true,
+            ..EndpointConfig::default()
+        },
+        patience,
+        // A number that nobody can guess.
+        chance: RandomState::new().hash_one(0),
+        fused: false,
+        capture: None,
+    }
+}
 
 /// Endpoints on a switch, each on a soft NIC of its own.
 pub struct Network {

@@ -12,54 +12,21 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use warpwire::pipelines::connect::cm::{Inquiry, Manager, Service, take_datagrams};
-use warpwire::pipelines::messaging::{
-    Completed, Device, DeviceConfig, EndpointConfig, Message, Pair, PairConfig, Work,
-};
+use warpwire::pipelines::messaging::{Completed, Device, Message, Pair, PairConfig, Work};
+use warpwire_examples::{Outcome, found_by_peers, two_ends};
 use warpwire_protocols::rdma::ROUTE_HEADER_BYTES;
 use warpwire_protocols::wire::cm::DATAGRAM_QKEY;
 use warpwire_protocols::wire::{Gid, Qpn};
 use warpwire_ring::mlx5::layout::Opcode;
 use warpwire_ring::mlx5::post::{Order, Payload};
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let port = words.get(1).map_or(Ok(PORT), |word| word.parse());
-    let outcome = match (words.first(), port) {
-        (_, Err(error)) => Err(error.into()),
-        (None, Ok(port)) => serve(port),
-        (Some(host), Ok(port)) => ask(host, port),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("rdma-datagram: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// A device with queue pair 1, through which services are asked for, and one for datagrams.
-fn config() -> DeviceConfig {
-    DeviceConfig {
-        nic: None,
-        bytes: 8192,
-        endpoint: EndpointConfig {
-            pairs: 2,
-            management: true,
-            ..EndpointConfig::default()
-        },
-        patience: PATIENCE,
-        chance: u64::from(std::process::id()),
-        fused: false,
-        capture: None,
-    }
+    two_ends("rdma-datagram", PORT, serve, ask)
 }
 
 fn ask(host: &str, port: u16) -> Outcome<()> {
     let server = (host, port).to_socket_addrs()?.next().ok_or("no address")?;
-    let device = Device::open(server.ip(), &config())?;
+    let device = Device::open(server.ip(), &found_by_peers(8192, PATIENCE))?;
     let manager = Manager::start(&device)?;
     let found = manager.resolve(&device, server, &Inquiry::default(), PATIENCE)?;
     println!(
@@ -74,7 +41,7 @@ fn ask(host: &str, port: u16) -> Outcome<()> {
 }
 
 fn serve(port: u16) -> Outcome<()> {
-    let device = Device::at(None, &config())?;
+    let device = Device::at(None, &found_by_peers(8192, PATIENCE))?;
     let manager = Manager::start(&device)?;
     let listener = manager.listen_datagrams(port)?;
     println!("waiting at {}, port {port}", device.address());

@@ -12,51 +12,18 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use warpwire::pipelines::connect::cm::{Manager, Offer};
-use warpwire::pipelines::messaging::{
-    Completed, Device, DeviceConfig, EndpointConfig, Pair, PairConfig, Work,
-};
+use warpwire::pipelines::messaging::{Completed, Device, Pair, PairConfig, Work};
+use warpwire_examples::{Outcome, found_by_peers, two_ends};
 use warpwire_ring::mlx5::layout::Opcode;
 use warpwire_ring::mlx5::post::{Gather, Order, Payload};
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let port = words.get(1).map_or(Ok(PORT), |word| word.parse());
-    let outcome = match (words.first(), port) {
-        (_, Err(error)) => Err(error.into()),
-        (None, Ok(port)) => serve(port),
-        (Some(host), Ok(port)) => ask(host, port),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("rdma-message: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// A device with queue pair 1, through which connections are managed, and one for the message.
-fn config() -> DeviceConfig {
-    DeviceConfig {
-        nic: None,
-        bytes: 4096,
-        endpoint: EndpointConfig {
-            pairs: 2,
-            management: true,
-            ..EndpointConfig::default()
-        },
-        patience: PATIENCE,
-        chance: u64::from(std::process::id()),
-        fused: false,
-        capture: None,
-    }
+    two_ends("rdma-message", PORT, serve, ask)
 }
 
 fn ask(host: &str, port: u16) -> Outcome<()> {
     let server = (host, port).to_socket_addrs()?.next().ok_or("no address")?;
-    let device = Device::open(server.ip(), &config())?;
+    let device = Device::open(server.ip(), &found_by_peers(4096, PATIENCE))?;
     let manager = Manager::start(&device)?;
     let mut pair = device.endpoint().pair(PairConfig::default())?;
     // Before the server may answer.
@@ -71,7 +38,7 @@ fn ask(host: &str, port: u16) -> Outcome<()> {
 }
 
 fn serve(port: u16) -> Outcome<()> {
-    let device = Device::at(None, &config())?;
+    let device = Device::at(None, &found_by_peers(4096, PATIENCE))?;
     let manager = Manager::start(&device)?;
     let listener = manager.listen(port)?;
     println!("waiting at {}, port {port}", device.address());
