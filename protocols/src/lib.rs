@@ -10,6 +10,7 @@
 //! - [`checksum`]: the internet checksum, full and incremental, and the CRCs.
 //! - [`parse`]: a whole frame at once, from the first 64 bytes held in registers.
 //! - [`rdma`]: the transport of RoCEv2, sans I/O.
+//! - [`stream`]: what lies above a stream of bytes: records, HTTP, credits, samples.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -18,6 +19,7 @@ pub mod cm;
 mod drop_reason;
 pub mod parse;
 pub mod rdma;
+pub mod stream;
 pub mod wire;
 
 pub use drop_reason::DropReason;
