@@ -313,11 +313,7 @@ impl<R: Receive, T: Transmit, E: Sum> Engine<'_, R, T, E> {
                 // it below.
                 let lease = unsafe { Lease::from_words(lease) };
                 let frame = reader.leased(&lease);
-                let is_gone = frame.is_none();
-                // A peer that takes a frame back meanwhile takes it from all lanes.
-                if let Some(frame) = frame.filter(|_| !simt.any(is_gone)) {
-                    self.serve(simt, &frame, &arrival);
-                }
+                self.serve(simt, frame.as_ref(), &arrival);
                 // All lanes have read it.
                 simt.sync_warp();
                 if simt.is_leader() {

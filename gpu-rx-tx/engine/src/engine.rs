@@ -174,11 +174,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
                     }
                 };
                 let frame = reader.frame(&batch, row + lane);
-                let is_gone = frame.is_none();
-                // A peer that takes a frame back meanwhile takes it from all lanes.
-                if let Some(frame) = frame.filter(|_| !simt.any(is_gone)) {
-                    self.serve(simt, &frame, arrival);
-                }
+                self.serve(simt, frame.as_ref(), arrival);
             }
             row += S::WIDTH;
         }
@@ -196,9 +192,19 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
         self.pairs.counts.add(simt, counter, 1);
     }
 
-    /// *Collective.* Hands a packet to its queue pair and does what that says.
+    /// *Collective.* Hands a packet to its queue pair and does what that says. A peer that takes
+    /// the frame back meanwhile takes it from all lanes: then nothing is done.
     #[inline(always)]
-    pub(crate) fn serve<S: Simt>(&mut self, simt: &S, frame: &Frame<'_>, arrival: &Arrival) {
+    pub(crate) fn serve<S: Simt>(
+        &mut self,
+        simt: &S,
+        frame: Option<&Frame<'_>>,
+        arrival: &Arrival,
+    ) {
+        let is_gone = simt.any(frame.is_none());
+        let Some(frame) = frame.filter(|_| !is_gone) else {
+            return;
+        };
         let (order, received) = self.pairs.take(simt, arrival);
         if order.kind != NOTHING {
             let from = arrival.payload_at();

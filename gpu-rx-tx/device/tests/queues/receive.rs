@@ -427,6 +427,15 @@ fn bytes_are_reached_in_place() {
         assert!(head.set_byte(offset, 9) && head.byte(offset) == Some(9));
     }
     assert!(!head.set_be32(59, 1) && !head.set_be16(61, 1) && !head.set_byte(62, 1));
+    for offset in [0, 1, 2, 3, 50] {
+        let (words, mut found) = ([0x0102_0304, 0x0506_0708, 0x090a_0b0c], [0; 3]);
+        assert!(head.set_be_words(offset, &words) && head.be_words(offset, &mut found));
+        assert_eq!(found, words);
+        assert_eq!(head.be32(offset + 8), Some(words[2]));
+    }
+    let mut found = [7; 3];
+    assert!(!head.set_be_words(51, &[0; 3]) && !head.be_words(51, &mut found));
+    assert_eq!((found, head.be32(58)), ([7; 3], Some(0x090a_0b0c)));
     let quad = head.quad(0).expect("aligned");
     assert!(
         head.set_quad(2, quad) && !head.set_quad(3, quad),
