@@ -89,6 +89,13 @@ impl Proxy {
     }
 }
 
+impl Drop for Proxy {
+    /// What was asked for before the end still leaves: it may be the answer that a peer waits for.
+    fn drop(&mut self) {
+        self.run(u32::MAX);
+    }
+}
+
 /// Calls until the transmit ring is empty, the kernel is busy, or `budget` descriptors were sent.
 fn send(queue: &Queue, seen: &mut Seen, budget: u32) -> u32 {
     let (socket, mut work) = (&queue.socket, 0);

@@ -81,6 +81,81 @@ fn every_kind_of_row_of_messages_is_measured_and_recorded() {
     );
 }
 
+/// Two namespaces with an interface each, which are one link. They go with the value.
+struct Link([String; 2]);
+
+impl Link {
+    fn new() -> Self {
+        let link = Self(["a", "b"].map(|end| format!("wwb{}{end}", std::process::id())));
+        let [a, b] = &link.0;
+        ip(&["netns", "add", a]);
+        ip(&["netns", "add", b]);
+        let veth = ["link", "add", "w0", "netns", a, "type", "veth"];
+        ip(&[&veth[..], &["peer", "name", "w0", "netns", b]].concat());
+        for (end, address) in [(a, "10.93.0.1/24"), (b, "10.93.0.2/24")] {
+            ip(&["-n", end, "addr", "add", address, "dev", "w0"]);
+            ip(&["-n", end, "link", "set", "w0", "up"]);
+        }
+        link
+    }
+
+    /// The command at an end.
+    fn command(&self, end: usize, words: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args([
+            "netns",
+            "exec",
+            &self.0[end],
+            env!("CARGO_BIN_EXE_warpwire"),
+        ]);
+        command.args(words).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        for name in &self.0 {
+            // What is not there need not go.
+            let _ = Command::new("ip").args(["netns", "del", name]).output();
+        }
+    }
+}
+
+fn ip(words: &[&str]) {
+    let output = Command::new("ip").args(words).output();
+    let output = output.expect("ip is there");
+    assert!(output.status.success(), "{words:?}: {}", text(&output));
+}
+
+#[test]
+fn who_is_done_first_leaves_its_last_answer_behind() {
+    if !can_run(&["ip"]) {
+        return;
+    }
+    let link = Link::new();
+    for round in 0..6 {
+        let words = [
+            "bench",
+            "write-lat",
+            "--fused",
+            "-n",
+            "300",
+            "--patience=20",
+        ];
+        let server = link.command(1, &words).spawn().expect("can be started");
+        let client = link
+            .command(0, &[&words[..], &["10.93.0.2"]].concat())
+            .output();
+        let client = client.expect("can be started");
+        let server = server.wait_with_output().expect("ends");
+        for output in [client, server] {
+            assert!(output.status.success(), "round {round}: {}", text(&output));
+        }
+    }
+}
+
 /// One round of some rows: all are measured, some start with each of these words, and all these
 /// programs told what they are.
 fn measure(kind: &str, words: &[&str], starts: &[&str], programs: &[&str]) {
