@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use warpwire_pipelines::connect::perftest::Role;
-use warpwire_pipelines::connect::{Conversation, Error, Listener};
+use warpwire_pipelines::connect::{Channel, Conversation, Error, Listener};
 
 use super::Failure;
 use super::signals::Heed;
@@ -21,7 +21,19 @@ pub(super) fn meet(
             true => format!("[{host}]:{port}"),
             false => format!("{host}:{port}"),
         };
-        return Ok((Conversation::dial(&address, patience)?, Role::Client));
+        let conversation = match Conversation::dial(&address, patience.min(SOON)) {
+            Err(Error::Unreachable { .. }) if patience > SOON => {
+                let seconds = patience.as_secs();
+                eprintln!("nobody listens at {address} yet: asking for {seconds} s");
+                Conversation::dial(&address, patience)?
+            }
+            outcome => {
+                let mut conversation = outcome?;
+                conversation.extend(patience);
+                conversation
+            }
+        };
+        return Ok((conversation, Role::Client));
     }
     let heed = Heed::begin()?;
     let listener = Listener::bind(&format!("[::]:{port}"))?;
@@ -36,13 +48,10 @@ pub(super) fn meet(
             Err(error) => return Err(error.into()),
         }
     }
-    Err(interrupted())
+    Err(Failure::Interrupted)
 }
 
-/// A server was ended while it waited.
-pub(super) fn interrupted() -> Failure {
-    Failure::Bench("interrupted before a client came".to_owned())
-}
-
+/// When a client says that it is still asking.
+const SOON: Duration = Duration::from_secs(1);
 /// How often a waiting server looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(200);

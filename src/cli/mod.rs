@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use warpwire_pipelines::messaging;
 use warpwire_pipelines::runtime::Error as RunError;
 use warpwire_pipelines::{Kit, Problems};
 
@@ -106,13 +107,22 @@ enum Failure {
         /// Their names.
         rows: String,
     },
-    /// A measurement could not begin, or was interrupted.
+    /// Words of a measurement that do not fit together, or not what they are for.
+    #[error("{0}")]
+    Words(String),
+    /// A signal came before anybody else did.
+    #[error("interrupted before a client came")]
+    Interrupted,
+    /// A measurement could not begin.
     #[error("bench: {0}")]
     Bench(String),
     /// A message did not get through while it was measured.
     #[error("bench: {0}")]
     Traffic(String),
-    /// The dialogue of rping broke.
+    /// The ping-pong broke.
+    #[error("pingpong: {0}")]
+    Pingpong(String),
+    /// The dialogue of rping broke, or was interrupted.
     #[error("rping: {0}")]
     Rping(String),
     /// The ends could not tell each other where they are.
@@ -120,7 +130,7 @@ enum Failure {
     Connect(#[from] warpwire_pipelines::connect::Error),
     /// Messages could not be exchanged.
     #[error(transparent)]
-    Messaging(#[from] warpwire_pipelines::messaging::Error),
+    Messaging(#[from] messaging::Error),
     /// Frames went astray that nothing counted.
     #[error("counts: {0}; this is a defect of warpwire: report it with the pipeline file")]
     Astray(String),
@@ -132,9 +142,14 @@ enum Failure {
 impl Failure {
     fn code(&self) -> ExitCode {
         match self {
-            Self::Pipeline(_) | Self::Stage { .. } | Self::Crate { .. } => ExitCode::from(2),
+            Self::Pipeline(_) | Self::Stage { .. } | Self::Crate { .. } | Self::Words(_) => {
+                ExitCode::from(2)
+            }
             Self::Run(RunError::Files(_)) => ExitCode::from(2),
-            Self::Run(RunError::Nic(warpwire_nic::Error::Spec { .. })) => ExitCode::from(2),
+            Self::Run(RunError::Nic(warpwire_nic::Error::Spec { .. }))
+            | Self::Messaging(messaging::Error::Nic(warpwire_nic::Error::Spec { .. })) => {
+                ExitCode::from(2)
+            }
             _ => ExitCode::from(1),
         }
     }

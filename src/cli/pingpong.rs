@@ -30,7 +30,9 @@ pub(super) struct Arguments {
     /// The server to go to; without it, wait for a client
     host: Option<String>,
     /// TCP port of the exchange
-    #[arg(short, long, default_value_t = 18515)]
+    #[arg(
+        short, long, default_value_t = 18515, value_parser = clap::value_parser!(u16).range(1..)
+    )]
     port: u16,
     /// The NIC, such as xdp:eth0; without it, AF_XDP on the interface that leads to the peer
     #[arg(short = 'd', long = "nic", value_name = "NIC")]
@@ -67,7 +69,7 @@ pub(super) struct Arguments {
     negotiate: bool,
     #[command(flatten)]
     terms: Terms,
-    /// Write what is sent to this pcapng file, each packet with its operation in words
+    /// Write all that is sent to this pcapng file, each packet with its operation in words
     #[arg(long, value_name = "FILE")]
     capture: Option<std::path::PathBuf>,
     /// Longest time without progress, in seconds
@@ -144,17 +146,18 @@ fn partition(digits: &str) -> Result<PKey, String> {
 }
 
 fn ended(what: &str, cause: Cause) -> Failure {
-    Failure::Bench(format!(
-        "a {what} failed: {cause}; does the peer still run, with the same --size, --mtu and \
-         --connection?"
+    Failure::Pingpong(format!(
+        "a {what} failed: {cause}; does the peer still run, with the same --size, --mtu, --iters \
+         and --connection?"
     ))
 }
 
 /// The exchange broke: the peer may be another program, or one that gave up.
 fn broken(error: connect::Error) -> Failure {
     match error {
-        connect::Error::Field { .. } | connect::Error::Broken { .. } => Failure::Bench(format!(
-            "{error}; is it ibv_rc_pingpong or its like? Its own output says more"
+        connect::Error::Field { .. } | connect::Error::Broken { .. } => Failure::Pingpong(format!(
+            "{error}; is it ibv_rc_pingpong or its like? Its own output says more. A warpwire with \
+             --negotiate wants it at both ends"
         )),
         error => error.into(),
     }
@@ -166,13 +169,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         .into_iter()
         .find(|mtu| mtu.bytes() == arguments.mtu);
     let mtu =
-        mtu.ok_or_else(|| Failure::Bench("--mtu: write 256, 512, 1024, 2048 or 4096".to_owned()))?;
+        mtu.ok_or_else(|| Failure::Words("--mtu: write 256, 512, 1024, 2048 or 4096".to_owned()))?;
     let size = arguments.size.unwrap_or(match arguments.connection {
         Connection::Ud => mtu.bytes().min(1024),
         _ => 4096,
     });
     if arguments.connection == Connection::Ud && size > mtu.bytes() {
-        return Err(Failure::Bench(format!(
+        return Err(Failure::Words(format!(
             "--size {size}: a datagram has at most --mtu bytes, {}",
             mtu.bytes()
         )));
@@ -197,7 +200,7 @@ fn play(
 ) -> Result<(), Failure> {
     let most = device.mtu().map_or(0, Mtu::bytes);
     if mtu.bytes() > most {
-        return Err(Failure::Bench(format!(
+        return Err(Failure::Pingpong(format!(
             "--mtu {}: the link of {} has room for {most}",
             mtu.bytes(),
             device.address()
@@ -210,7 +213,7 @@ fn play(
         psn: Psn::new(chance() as u32),
         gid: Gid(device.gid()),
     };
-    let nobody = || Failure::Bench("the peer has no queue pair".to_owned());
+    let nobody = || Failure::Pingpong("the peer has no queue pair".to_owned());
     if arguments.negotiate {
         let offer = arguments.terms.offer(arguments, device, mtu, &own);
         let agreement = own::negotiate(conversation, role, &offer)?;
@@ -455,7 +458,7 @@ impl<'a> Run<'a> {
             self.device.read(GRH, &mut bytes)?;
             let first = bytes.iter().step_by(4096).position(|byte| *byte != 0);
             if let Some(page) = first {
-                return Err(Failure::Bench(format!("invalid data in page {page}")));
+                return Err(Failure::Pingpong(format!("invalid data in page {page}")));
             }
         }
         Ok(())

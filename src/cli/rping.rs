@@ -36,7 +36,9 @@ pub(super) struct Arguments {
     #[arg(short, long)]
     address: Option<String>,
     /// Port of RDMA-CM
-    #[arg(short, long, default_value_t = 7174)]
+    #[arg(
+        short, long, default_value_t = 7174, value_parser = clap::value_parser!(u16).range(1..)
+    )]
     port: u16,
     /// Texts to send; for ever if absent
     #[arg(short = 'C', long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -62,7 +64,7 @@ pub(super) struct Arguments {
     /// The NIC, such as xdp:eth0; without it, AF_XDP on the interface of the address
     #[arg(long = "nic", value_name = "NIC")]
     nic: Option<String>,
-    /// Write what is sent to this pcapng file, each packet with its operation in words
+    /// Write all that is sent to this pcapng file, each packet with its operation in words
     #[arg(long, value_name = "FILE")]
     capture: Option<std::path::PathBuf>,
     /// Longest time without progress, in seconds
@@ -142,10 +144,18 @@ fn ask(
     dialogue.connection = Some(connection);
     let mut number = 0;
     while arguments.count.is_none_or(|count| number < count) && !stop.load(Ordering::Relaxed) {
-        dialogue.ping(number)?;
+        if !dialogue.ping(number)? {
+            break;
+        }
         number = number.wrapping_add(1);
     }
-    dialogue.leave()
+    dialogue.leave()?;
+    match arguments.count {
+        Some(count) if number < count => Err(Failure::Rping(format!(
+            "interrupted after {number} of {count} texts"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The server: one client after the other.
@@ -157,7 +167,11 @@ fn serve(arguments: &Arguments, device: &Device, stop: &Arc<AtomicBool>) -> Resu
     let mut dialogue = Dialogue::new(arguments, device, stop)?;
     loop {
         if !dialogue.welcome(&listener)? {
-            return Ok(());
+            // Who serves one client after the other is ended by a signal.
+            return match arguments.persistent {
+                true => Ok(()),
+                false => Err(Failure::Interrupted),
+            };
         }
         let outcome = dialogue.echo();
         dialogue.connection = None;
@@ -301,12 +315,16 @@ impl<'a> Dialogue<'a> {
                 Some(Completed::Received(message)) => self.hear(message.index, message.length)?,
                 Some(
                     Completed::SendFailed { cause, .. } | Completed::ReceiveFailed { cause, .. },
-                ) => return Err(Failure::Rping(format!("{what}: {cause}"))),
+                ) => {
+                    return Err(Failure::Rping(format!(
+                        "{what}: {cause}; does the peer still run?"
+                    )));
+                }
                 None if self.has_left() => return Ok(false),
                 None if Instant::now() >= deadline => {
                     let seconds = self.arguments.patience;
                     return Err(Failure::Rping(format!(
-                        "{what}: nothing within {seconds} s"
+                        "{what}: nothing within {seconds} s; does the peer run, and is it rping?"
                     )));
                 }
                 None => std::thread::yield_now(),
@@ -364,8 +382,8 @@ impl<'a> Dialogue<'a> {
         self.carry_out(what, &work)
     }
 
-    /// The client's part: a text goes there and back.
-    fn ping(&mut self, number: u32) -> Result<(), Failure> {
+    /// The client's part: a text goes there and back. False if we are told to end before.
+    fn ping(&mut self, number: u32) -> Result<bool, Failure> {
         let size = self.arguments.size;
         let text = text(number, size);
         self.device.write(TEXT, &text)?;
@@ -377,10 +395,12 @@ impl<'a> Dialogue<'a> {
             self.tell(what, at, size)?;
             if self.advert("the server's answer")?.is_none() {
                 if self.stop.load(Ordering::Relaxed) {
-                    return Ok(());
+                    return Ok(false);
                 }
                 let cause = self.cause.map_or(String::new(), |cause| cause.to_string());
-                return Err(Failure::Rping(format!("text {number}: {cause}")));
+                return Err(Failure::Rping(format!(
+                    "text {number}: {cause}; does the server still run?"
+                )));
             }
         }
         let mut back = vec![0; size as usize];
@@ -395,7 +415,7 @@ impl<'a> Dialogue<'a> {
         if self.arguments.verbose {
             println!("ping data: {}", printable(&back));
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The server's part, until the client leaves.

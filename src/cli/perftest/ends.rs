@@ -19,7 +19,7 @@ use super::datagrams::Side;
 use super::{Bench, Failure, Json, Plan, READS, part};
 use crate::cli::capture;
 use crate::cli::chance::chance;
-use crate::cli::meet::{interrupted, meet};
+use crate::cli::meet::meet;
 use crate::cli::signals::Heed;
 
 impl Plan<'_> {
@@ -27,8 +27,15 @@ impl Plan<'_> {
     pub(super) fn over_tcp(&self, json: Json) -> Result<(), Failure> {
         let patience = self.options.patience();
         let host = self.options.host.as_deref();
+        // What is wrong with an own address is told before anybody waits for anybody.
+        let early = self.options.own_address.filter(|_| !self.options.fused);
+        let early = early.map(|own| Device::at(Some(own), &self.config()));
+        let early = early.transpose()?;
         let (mut conversation, _) = meet(host, self.options.port, patience)?;
-        let mut device = self.device(conversation.peer_address())?;
+        let mut device = match early {
+            Some(device) => device,
+            None => self.device(conversation.peer_address())?,
+        };
         if self.options.fused {
             // The peer may need the engine while this end waits for its words.
             conversation.meanwhile(device.endpoint().idle());
@@ -285,7 +292,9 @@ impl Ends {
                         heed.end();
                         break call.accept(device, pair, offer, patience)?;
                     }
-                    Err(Error::NoCall { .. }) if heed.is_stopped() => return Err(interrupted()),
+                    Err(Error::NoCall { .. }) if heed.is_stopped() => {
+                        return Err(Failure::Interrupted);
+                    }
                     Err(Error::NoCall { port, .. }) => {
                         if let Some(waited) = over() {
                             return Err(Error::NoCall { port, waited }.into());

@@ -101,15 +101,20 @@ type Json = Option<(std::path::PathBuf, File)>;
 
 impl<'a> Plan<'a> {
     fn new(tool: Tool, options: &'a Options, size: Option<u32>) -> Result<Self, Failure> {
-        let wrong = |words: &str| Err(Failure::Bench(words.to_owned()));
+        let wrong = |words: &str| Err(Failure::Words(words.to_owned()));
+        let service = options.connection.service();
         let sizes = match (tool, options.size.or(size)) {
+            (Tool::AtomicLatency, Some(size)) if size != 8 => {
+                return wrong("-s: an atomic is of 8 bytes; leave it out");
+            }
             (Tool::AtomicLatency, _) => vec![8],
             (_, _) if options.all_sizes => (1..=23).map(|log| 1 << log).collect(),
             (_, Some(size)) => vec![size],
             (_, None) if is_latency(tool) => vec![2],
+            // What a datagram of an ordinary link has room for.
+            (_, None) if service == Service::Ud => vec![options.mtu.unwrap_or(1024)],
             (_, None) => vec![65536],
         };
-        let service = options.connection.service();
         let is_send = matches!(tool, Tool::SendBandwidth | Tool::SendLatency);
         let is_fetch = matches!(tool, Tool::ReadBandwidth | Tool::ReadLatency);
         if options.is_both && is_latency(tool) {
@@ -124,12 +129,11 @@ impl<'a> Plan<'a> {
         if service == Service::Uc && (is_fetch || tool == Tool::AtomicLatency) {
             return wrong("-c UC: such a connection has no reads and atomics; write -c RC");
         }
-        let over_memif = options
-            .nic
-            .as_ref()
-            .is_some_and(|nic| nic.starts_with("memif:"));
-        if options.by_cm && over_memif {
+        if options.by_cm && options.is_over_memif() {
             return wrong("-R: RDMA-CM is for links with addresses, not memif; leave it out");
+        }
+        if options.list > options.tx_depth {
+            return wrong("-l: no more requests are posted together than -t has under way");
         }
         if options.by_cm && options.fused {
             return wrong("--fused: with -R several threads use the engine; leave one of them out");
@@ -137,7 +141,7 @@ impl<'a> Plan<'a> {
         let mtu = options.mtu.map(|bytes| {
             let known = Mtu::ALL.into_iter().find(|mtu| mtu.bytes() == bytes);
             known.ok_or_else(|| {
-                Failure::Bench(format!("-m {bytes}: write 256, 512, 1024, 2048 or 4096"))
+                Failure::Words(format!("-m {bytes}: write 256, 512, 1024, 2048 or 4096"))
             })
         });
         let plan = Self {
@@ -157,7 +161,7 @@ impl<'a> Plan<'a> {
         };
         let (depth, slots) = (options.tx_depth, plan.slots());
         match depth * slots > MOST_SLOTS {
-            true => Err(Failure::Bench(format!(
+            true => Err(Failure::Words(format!(
                 "-t {depth}: requests take up to {slots} slots each, and a queue has {MOST_SLOTS}; \
                  write -t {} or less, or -I 0",
                 MOST_SLOTS / slots,

@@ -25,7 +25,9 @@ pub(in crate::cli) struct Options {
     /// The server to go to; without it, wait for a client
     pub(super) host: Option<String>,
     /// Port of the exchange: of TCP, or of RDMA-CM
-    #[arg(short, long, default_value_t = PORT)]
+    #[arg(
+        short, long, default_value_t = PORT, value_parser = clap::value_parser!(u16).range(1..)
+    )]
     pub(super) port: u16,
     /// The NIC, such as xdp:eth0, or memif:/run/socket at one end and
     /// memif:/run/socket,role=server at the other; without it, AF_XDP on the interface that leads
@@ -113,11 +115,10 @@ pub(in crate::cli) struct Options {
     /// Also write the results to this file as JSON
     #[arg(long = "out_json_file", value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write what is sent to this pcapng file, each packet with its operation in words
+    /// Write all that is sent to this pcapng file, each packet with its operation in words
     #[arg(long, value_name = "FILE")]
     pub(super) capture: Option<PathBuf>,
-    /// Let the measuring thread drive the engine instead of one of its own: lowest latency where
-    /// the system has another processor for the interface, and over memif
+    /// Let the measuring thread drive the engine instead of one of its own: lowest latency
     #[arg(long, conflicts_with = "warps")]
     pub(super) fused: bool,
     /// Warps of the engine: of several, one has the rings and the others the queue pairs
@@ -147,6 +148,12 @@ pub(in crate::cli) struct Options {
 impl Options {
     pub(super) const fn patience(&self) -> Duration {
         Duration::from_secs(self.patience)
+    }
+
+    /// Whether the NIC is shared memory, with no kernel between the ends.
+    pub(super) fn is_over_memif(&self) -> bool {
+        let nic = self.nic.as_ref();
+        nic.is_some_and(|nic| nic.starts_with("memif:"))
     }
 
     /// The file that results are to be written to.

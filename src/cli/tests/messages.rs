@@ -238,6 +238,7 @@ fn what_memif_cannot_is_refused() {
         (&["-I", "913"], "912"),
         (&["-x", "1", "-R"], "cannot be used with"),
         (&["-c", "UD"], "datagrams are sent"),
+        (&["-m", "1000"], "write 256, 512, 1024, 2048 or 4096"),
     ];
     for (words, want) in cases {
         let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
@@ -248,7 +249,23 @@ fn what_memif_cannot_is_refused() {
             .stdin(Stdio::null())
             .output()
             .expect("can be started");
-        assert_ne!(output.status.code(), Some(0), "{words:?}");
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(text(&output).contains(want), "{words:?}: {}", text(&output));
+    }
+    for (words, want) in [
+        (&["atomic-lat", "-s", "16"][..], "an atomic is of 8 bytes"),
+        (&["send-bw", "--nic", "foo"], "foo"),
+        (&["send-bw", "--nic", "memif:"], "memif"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
+        let output = command.arg("bench").args(words).stdin(Stdio::null());
+        let output = output.output().expect("can be started");
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{words:?}: {}",
+            text(&output)
+        );
         assert!(text(&output).contains(want), "{words:?}: {}", text(&output));
     }
     let words = ["write-bw", "--fused"];
