@@ -65,15 +65,15 @@ impl Tier {
     /// On two cores from an empty target folder, with room to spare.
     fn budget(self) -> Duration {
         Duration::from_secs(match self {
-            Self::Lint => 270,
-            Self::Build => 540,
+            Self::Lint => 150,
+            Self::Build => 460,
             Self::Structure => 30,
             Self::Unit => 420,
-            Self::Docs => 70,
-            Self::Ptx => 780,
-            Self::Virtual => 260,
-            Self::Peers => 200,
-            Self::Interop => 430,
+            Self::Docs => 30,
+            Self::Ptx => 690,
+            Self::Virtual => 270,
+            Self::Peers => 150,
+            Self::Interop => 500,
         })
     }
 
