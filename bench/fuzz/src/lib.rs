@@ -8,6 +8,7 @@
 pub mod capture;
 mod choices;
 pub mod headers;
+pub mod http;
 pub mod job;
 pub mod parser;
 pub mod pipeline;
@@ -60,6 +61,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "rdma-requester",
         check: rdma::requester,
+    },
+    Target {
+        name: "http",
+        check: http::check,
     },
     Target {
         name: "ring-receive",

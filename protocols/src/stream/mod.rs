@@ -1,11 +1,13 @@
 //! What lies above a stream of bytes, whatever carries it, sans I/O.
 //!
 //! - [`framing`]: whole records out of a stream, of fixed size or behind their length.
+//! - [`http`]: requests for files, and heads of answers.
 //!
 //! All of them look at bytes through [`Bytes`], so that a ring in memory, which others write, is
 //! read where it lies; none keeps more than itself.
 
 mod bytes;
 pub mod framing;
+pub mod http;
 
 pub use bytes::{ByteOrder, Bytes, Pieces};
