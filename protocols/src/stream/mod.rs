@@ -1,5 +1,6 @@
 //! What lies above a stream of bytes, whatever carries it, sans I/O.
 //!
+//! - [`credits`]: a stream over messages that write into the peer's memory.
 //! - [`framing`]: whole records out of a stream, of fixed size or behind their length.
 //! - [`http`]: requests for files, and heads of answers.
 //!
@@ -7,6 +8,7 @@
 //! read where it lies; none keeps more than itself.
 
 mod bytes;
+pub mod credits;
 pub mod framing;
 pub mod http;
 
