@@ -11,6 +11,7 @@
 //! - [`parse`]: a whole frame at once, from the first 64 bytes held in registers.
 //! - [`rdma`]: the transport of RoCEv2, sans I/O.
 //! - [`stream`]: what lies above a stream of bytes: records, HTTP, credits, samples.
+//! - [`tcp`]: connections, listeners, congestion control, sans I/O.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -20,6 +21,7 @@ mod drop_reason;
 pub mod parse;
 pub mod rdma;
 pub mod stream;
+pub mod tcp;
 pub mod wire;
 
 pub use drop_reason::DropReason;
