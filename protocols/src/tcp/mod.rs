@@ -24,19 +24,32 @@
 //! Invariant: nothing is placed beyond the window that was advertised, nor beyond the ring.
 //! Invariant: what is kept of a connection has a fixed size, whatever the peer sends.
 
+mod acknowledge;
+mod arrive;
 mod config;
 mod connection;
+mod control;
 mod cookie;
+mod hot;
 mod initial;
 mod listener;
+mod path;
 mod ports;
+mod reassembly;
+mod receive;
+mod recovery;
+mod round_trip;
+mod scoreboard;
 mod segment;
+mod send;
 mod siphash;
 mod state;
 mod statistics;
+mod timers;
 
 pub use config::{Config, Controller, KeepAlive};
 pub use connection::Connection;
+pub use control::{Congestion, Cubic, FixedRate, Progress};
 pub use cookie::Established;
 pub use initial::{Initial, Secret, Tuple};
 pub use listener::{Answer, Listener, answer_unknown};
@@ -44,3 +57,6 @@ pub use ports::EphemeralPorts;
 pub use segment::{Delivery, Outgoing, Payload, Place, Segment};
 pub use state::{Cause, Events, Note, State};
 pub use statistics::Statistics;
+
+#[cfg(test)]
+mod tests;

@@ -7,8 +7,6 @@ pub struct Statistics {
     pub srtt_ns: u64,
     /// Its variation in ns.
     pub rttvar_ns: u64,
-    /// Time before a repetition in ns, without backing off.
-    pub rto_ns: u64,
     /// Congestion window in bytes.
     pub cwnd: u32,
     /// Slow start ends here, in bytes.
