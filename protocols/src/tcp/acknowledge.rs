@@ -129,7 +129,7 @@ impl Connection {
     /// Something new was acknowledged.
     fn on_progress(&mut self, now_ns: u64, segment: &Segment, config: &Config) {
         let flight = self.in_flight();
-        self.time_acknowledgement(now_ns, segment);
+        self.time_acknowledgement(now_ns, segment, config);
         let acknowledgement = segment.acknowledgement;
         let bytes = acknowledgement.diff(self.hot.una) as u32;
         let hot = &mut self.hot;
@@ -183,7 +183,7 @@ impl Connection {
 
     /// Measures the round trip if the acknowledgement tells it. RFC 6298 section 3, RFC 7323
     /// section 4.
-    pub(super) fn time_acknowledgement(&mut self, now_ns: u64, segment: &Segment) {
+    pub(super) fn time_acknowledgement(&mut self, now_ns: u64, segment: &Segment, config: &Config) {
         let hot = &mut self.hot;
         let is_timed =
             hot.flags.contains(Flags::TIMING) && !segment.acknowledgement.is_before(hot.timed_end);
@@ -203,7 +203,11 @@ impl Connection {
         match ms {
             // Shorter than the clock tells; but what is acknowledged was sent just now.
             0 => hot.trip.backoff = 0,
-            1..=LONGEST_MS => hot.trip.measured(u64::from(ms) * 1_000_000),
+            1..=LONGEST_MS => {
+                // An acknowledgement that was lost makes the way look long: by steps only.
+                let most_ns = hot.trip.base_ns(config);
+                hot.trip.measured((u64::from(ms) * 1_000_000).min(most_ns));
+            }
             _ => {}
         }
     }

@@ -252,7 +252,7 @@ impl Connection {
             return Delivery::default();
         }
         let mut delivery = Delivery::default();
-        self.time_acknowledgement(now_ns, segment);
+        self.time_acknowledgement(now_ns, segment, config);
         self.hot.una = acknowledgement;
         self.hot.wl2 = acknowledgement;
         delivery.events = self.establish(now_ns, config);

@@ -180,8 +180,10 @@ impl Connection {
     /// The application is done with so many readable bytes; of more, those that are readable.
     pub fn consume(&mut self, bytes: u32) {
         let taken = bytes.min(self.readable());
-        self.hot.consumed = self.hot.consumed.wrapping_add(taken);
-        self.offer_window();
+        if taken > 0 {
+            self.hot.consumed = self.hot.consumed.wrapping_add(taken);
+            self.offer_window();
+        }
     }
 
     /// The application writes no more: FIN follows what was written. Reading goes on. A connection

@@ -201,7 +201,7 @@ mod tests {
             flags: TcpFlags::ACK,
             ..Segment::default()
         };
-        let mut ask = |listener: &mut Listener, segment: &Segment| {
+        let ask = |listener: &mut Listener, segment: &Segment| {
             listener.on_segment(1000, &tuple, segment, &config)
         };
         assert!(matches!(ask(&mut listener, &syn), Answer::Connection(_)));

@@ -182,6 +182,12 @@ impl Connection {
         self.hot.consumed.wrapping_add(self.receive_bytes())
     }
 
+    /// The furthest right edge that can be told.
+    fn furthest_edge(&self) -> TcpSequence {
+        let field = u32::from(u16::MAX) << (u32::from(self.hot.our_shift) % 32);
+        earlier(self.ring_edge(), self.hot.rcv_nxt.wrapping_add(field))
+    }
+
     /// The smallest step of the right edge. RFC 9293 section 3.8.6.2.2.
     fn least_step(&self) -> i32 {
         (self.receive_bytes() / 2).min(u32::from(self.hot.segment_bytes)) as i32
@@ -192,7 +198,7 @@ impl Connection {
         if !self.hot.state.receives() {
             return;
         }
-        let room = self.ring_edge().diff(self.hot.edge);
+        let room = self.furthest_edge().diff(self.hot.edge);
         let known = self.hot.edge.diff(self.hot.rcv_nxt);
         let is_much = room >= (self.receive_bytes() / 4) as i32;
         let is_needed = known < 2 * i32::from(self.hot.segment_bytes) && room >= self.least_step();

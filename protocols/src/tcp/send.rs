@@ -286,7 +286,7 @@ impl Connection {
             hot.timer_ns = 0;
             hot.flags.remove(Flags::PERSIST);
         }
-        if hot.phase == Phase::Open && !hot.flags.contains(Flags::TIMING) {
+        if hot.phase != Phase::Recovery && !hot.flags.contains(Flags::TIMING) {
             self.time(now_ns);
         }
         let hot = &mut self.hot;

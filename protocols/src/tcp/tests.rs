@@ -206,12 +206,15 @@ impl World {
     fn flush(&mut self) {
         for from in 0..2 {
             self.ends[from].run_application();
+            let mut polls = 0;
             for _ in 0..100_000 {
                 let (now_ns, most) = (self.now_ns, self.most_bytes);
                 let end = &mut self.ends[from];
                 let Some(out) = end.connection.poll(now_ns, &end.config, most) else {
                     break;
                 };
+                polls += 1;
+                assert!(polls < 5000, "{:?} {:#?}", out, end.connection);
                 self.send(from, &out);
             }
         }
