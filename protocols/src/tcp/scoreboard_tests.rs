@@ -141,8 +141,9 @@ proptest! {
             has[from..from + length].fill(true);
             board.mark(number(from), number(from + length));
             for entry in board.entries() {
-                let (from, to) = (entry.left.0.wrapping_sub(BASE), entry.right.0.wrapping_sub(BASE));
-                prop_assert!(from < to && has[from as usize..to as usize].iter().all(|has| *has));
+                let from = entry.left.0.wrapping_sub(BASE) as usize;
+                let to = entry.right.0.wrapping_sub(BASE) as usize;
+                prop_assert!(from < to && has[from..to].iter().all(|has| *has));
             }
         }
     }
