@@ -12,6 +12,7 @@ pub mod files;
 pub mod messaging;
 pub mod report;
 pub mod runtime;
+pub mod streaming;
 pub mod traffic;
 
 pub use file::{Catalogue, PipelineFile, Problem, Problems};
