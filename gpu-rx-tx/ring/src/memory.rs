@@ -322,6 +322,62 @@ pub unsafe fn remote_compare_swap_u64(address: DeviceAddress, compare: u64, valu
     }
 }
 
+/// Sets bits in a word that anybody may use: acquire and release order, scope of the system.
+/// Returns the old value.
+///
+/// # Safety
+/// The queue's promise, see the module's text.
+#[inline(always)]
+pub unsafe fn remote_or_u64(address: DeviceAddress, value: u64) -> u64 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let old: u64;
+        // SAFETY: live, aligned memory by the caller's promise; the instruction touches nothing
+        // else.
+        unsafe {
+            core::arch::asm!(
+                "atom.or.acq_rel.sys.b64 {old}, [{address}], {value};",
+                old = out(reg64) old, address = in(reg64) address.value(), value = in(reg64) value,
+            );
+        }
+        old
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        // SAFETY: the caller promises live, aligned memory; all sharing is through atomics.
+        let cell = unsafe { AtomicU64::from_ptr(address.value() as *mut u64) };
+        cell.fetch_or(value, Ordering::AcqRel)
+    }
+}
+
+/// Replaces a word that anybody may use: acquire and release order, scope of the system. Returns
+/// the old value.
+///
+/// # Safety
+/// The queue's promise, see the module's text.
+#[inline(always)]
+pub unsafe fn remote_swap_u64(address: DeviceAddress, value: u64) -> u64 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let old: u64;
+        // SAFETY: live, aligned memory by the caller's promise; the instruction touches nothing
+        // else.
+        unsafe {
+            core::arch::asm!(
+                "atom.exch.acq_rel.sys.b64 {old}, [{address}], {value};",
+                old = out(reg64) old, address = in(reg64) address.value(), value = in(reg64) value,
+            );
+        }
+        old
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        // SAFETY: the caller promises live, aligned memory; all sharing is through atomics.
+        let cell = unsafe { AtomicU64::from_ptr(address.value() as *mut u64) };
+        cell.swap(value, Ordering::AcqRel)
+    }
+}
+
 /// Sets bits in a word that other warps set bits in as well: release order, scope of the GPU.
 /// Returns the old value.
 ///
