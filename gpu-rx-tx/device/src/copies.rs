@@ -204,3 +204,51 @@ impl Copies {
         Copied::Yes
     }
 }
+
+/// The reading end of a ring that the host fills with frames: the same layout, with the roles
+/// swapped.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyReader(Copies);
+
+impl CopyReader {
+    /// Attaches to a ring; `None` for null and for a block that is none.
+    ///
+    /// # Safety
+    /// As [`Copies::attach`], but for who writes: no other kernel reads there.
+    #[inline(always)]
+    pub unsafe fn attach(at: DeviceAddress) -> Option<Self> {
+        // SAFETY: passed on.
+        unsafe { Copies::attach(at) }.map(Self)
+    }
+
+    /// *Collective.* How many frames wait; the same number in every lane.
+    #[inline]
+    pub fn waiting<S: Simt>(&self, simt: &S) -> u32 {
+        // pairs with: the host's release of what it has written.
+        let written = simt.shuffle(self.0.written.load(), 0);
+        let waiting = written.wrapping_sub(self.0.read.load());
+        simt.shuffle(waiting.min(self.0.depth), 0)
+    }
+
+    /// The frame behind the first `index` of those that wait. `None` if its slot has no such bytes.
+    #[inline]
+    pub fn frame(&self, index: u32) -> Option<Piece<'_>> {
+        let slot = self.0.read.load().wrapping_add(index) & (self.0.depth - 1);
+        let offset = u64::from(slot) * u64::from(self.0.slot_bytes);
+        let whole = self.0.slots.piece(offset, self.0.slot_bytes)?;
+        let mut kept = [0; 4];
+        whole.copy_out(core::mem::offset_of!(CopyHead, kept) as u32, &mut kept);
+        whole.part(COPY_AT, u32::from_ne_bytes(kept))
+    }
+
+    /// *Collective.* Gives the first `count` of those that wait back to the host.
+    #[inline]
+    pub fn give_back<S: Simt>(&self, simt: &S, count: u32) {
+        simt.sync_warp();
+        if simt.is_leader() {
+            // pairs with: the host's acquire before it writes another frame.
+            self.0.read.store(self.0.read.load().wrapping_add(count));
+        }
+        simt.sync_warp();
+    }
+}

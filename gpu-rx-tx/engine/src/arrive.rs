@@ -85,7 +85,7 @@ pub(crate) fn look<R: Receive, E: Sum>(
 /// The usual headers, in the first bytes of a frame of `length` bytes.
 #[cfg_attr(target_arch = "nvptx64", inline(never))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline)]
-fn fast(head: &Piece<'_>, length: u32) -> Fast {
+pub(crate) fn fast(head: &Piece<'_>, length: u32) -> Fast {
     let extent = Extent {
         length,
         available: head.length(),
@@ -100,7 +100,10 @@ fn fast(head: &Piece<'_>, length: u32) -> Fast {
 /// All other headers.
 #[cold]
 #[inline(never)]
-fn slow<R: Receive>(reader: &Reader<R>, frame: &Frame<'_>) -> Result<Headers, DropReason> {
+pub(crate) fn slow<R: Receive>(
+    reader: &Reader<R>,
+    frame: &Frame<'_>,
+) -> Result<Headers, DropReason> {
     let mut bytes = [0; MOST_HEADERS];
     let (mut count, mut index) = (0, 0);
     while count < MOST_HEADERS

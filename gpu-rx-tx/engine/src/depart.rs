@@ -56,9 +56,11 @@ impl Departure {
             words: [0; MOST_HEADER_WORDS],
             count: 0,
         };
+        let behind = transport + UDP_BYTES;
+        let mut put = |words: &[u32]| words.iter().for_each(|word| headers.put(*word));
         match path.ip_version {
-            4 => ipv4(&mut headers, path, transport + UDP_BYTES),
-            _ => ipv6(&mut headers, path, transport + UDP_BYTES),
+            4 => put(&ipv4_words(path, IpProtocol::UDP.0, behind)),
+            _ => put(&ipv6_words(path, IpProtocol::UDP.0, behind)),
         }
         let network = headers.count;
         headers.put(u32::from(path.source_port) << 16 | u32::from(bth::UDP_PORT));
@@ -136,7 +138,7 @@ impl Departure {
 
 /// Writes the Ethernet header. Returns where the IP header begins. A slot without room is told by
 /// what comes next.
-fn ethernet(slot: &Piece<'_>, path: &Path) -> u32 {
+pub(crate) fn ethernet(slot: &Piece<'_>, path: &Path) -> u32 {
     let macs = [path.next_hop, path.mac].into_iter().zip([0, 6]);
     for ([a, b, c, d, e, f], at) in macs {
         slot.set_be16(at, u16::from_be_bytes([a, b]));
@@ -152,7 +154,7 @@ fn ethernet(slot: &Piece<'_>, path: &Path) -> u32 {
     at
 }
 
-const fn ethernet_bytes(path: &Path) -> u32 {
+pub(crate) const fn ethernet_bytes(path: &Path) -> u32 {
     if path.has_tag {
         ETHERNET_BYTES + 4
     } else {
@@ -160,31 +162,30 @@ const fn ethernet_bytes(path: &Path) -> u32 {
     }
 }
 
-fn ipv4(out: &mut Words, path: &Path, behind: u32) {
+/// The words of an IPv4 header without options, before `behind` bytes of a protocol.
+pub(crate) fn ipv4_words(path: &Path, protocol: u8, behind: u32) -> [u32; 5] {
     let [local, ..] = path.local;
     let [remote, ..] = path.remote;
     let length = (IPV4_BYTES + behind) & 0xffff;
     let first = 0x4500_0000 | u32::from(path.traffic_class) << 16 | length;
-    let third = u32::from(path.hop_limit) << 24 | u32::from(IpProtocol::UDP.0) << 16;
+    let third = u32::from(path.hop_limit) << 24 | u32::from(protocol) << 16;
     let words = [first, DONT_FRAGMENT, third, local, remote];
     let halves = words.iter().map(|word| (word >> 16) + (word & 0xffff));
     let mut sum: u32 = halves.sum();
     sum = (sum >> 16) + (sum & 0xffff);
     sum = (sum >> 16) + (sum & 0xffff);
-    out.put(first);
-    out.put(DONT_FRAGMENT);
-    out.put(third | (!sum & 0xffff));
-    out.put(local);
-    out.put(remote);
+    let third = third | (!sum & 0xffff);
+    [first, DONT_FRAGMENT, third, local, remote]
 }
 
-fn ipv6(out: &mut Words, path: &Path, behind: u32) {
+/// The words of an IPv6 header, before `behind` bytes of a protocol.
+pub(crate) fn ipv6_words(path: &Path, protocol: u8, behind: u32) -> [u32; 10] {
     let flow = path.flow_label & 0x000f_ffff;
-    out.put(0x6000_0000 | u32::from(path.traffic_class) << 20 | flow);
-    let second = behind << 16 | u32::from(IpProtocol::UDP.0) << 8 | u32::from(path.hop_limit);
-    out.put(second);
-    path.local.iter().for_each(|word| out.put(*word));
-    path.remote.iter().for_each(|word| out.put(*word));
+    let first = 0x6000_0000 | u32::from(path.traffic_class) << 20 | flow;
+    let second = behind << 16 | u32::from(protocol) << 8 | u32::from(path.hop_limit);
+    let [a, b, c, d] = path.local;
+    let [e, f, g, h] = path.remote;
+    [first, second, a, b, c, d, e, f, g, h]
 }
 
 /// Headers behind Ethernet's, in the order of the host; what does not fit is left out.

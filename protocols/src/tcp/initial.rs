@@ -46,6 +46,14 @@ impl Initial {
 }
 
 impl Secret {
+    /// Where a table of connections may have the one that these words name: nobody can choose ends
+    /// that meet in one place who does not know the secret. The words have a fixed number.
+    pub fn bucket(&self, words: &[u64]) -> u64 {
+        let hash = SipHash::new(self.0).word(BUCKET);
+        let hash = words.iter().fold(hash, |hash, word| hash.word(*word));
+        hash.finish(0)
+    }
+
     /// A number that nobody can guess who does not know the secret.
     pub(super) fn hash(&self, tuple: &Tuple, purpose: u64, more: u64) -> u64 {
         let hash = SipHash::new(self.0);
@@ -93,6 +101,8 @@ const NUMBERS: u64 = 1;
 pub(super) const COOKIE: u64 = 2;
 /// A port.
 pub(super) const PORT: u64 = 3;
+/// A place in a table. Other purposes have an address before theirs, this one begins.
+const BUCKET: u64 = u64::MAX;
 
 #[cfg(test)]
 mod tests {

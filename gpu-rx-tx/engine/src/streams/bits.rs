@@ -117,6 +117,98 @@ impl Bits {
     }
 }
 
+/// A bitmap that the leader of one warp alone reads and writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct OwnBits(Bits);
+
+impl OwnBits {
+    /// Names a bitmap of `count` bits.
+    ///
+    /// # Safety
+    /// *The bitmap's promise*, see [`Bits::attach`]; and nobody else touches it.
+    pub(super) const unsafe fn attach(at: DeviceAddress, count: u32) -> Self {
+        // SAFETY: passed on.
+        Self(unsafe { Bits::attach(at, count) })
+    }
+
+    /// Sets a bit, if there is one of this number.
+    #[inline]
+    pub(super) fn set(&self, number: u32) {
+        if number < self.0.count {
+            let (at, word) = (self.word_at(number / 64), number / 64);
+            let before = load(at);
+            if before == 0 {
+                let at = self.summary_at(word / 64);
+                store(at, load(at) | 1 << (word % 64));
+            }
+            store(at, before | 1 << (number % 64));
+        }
+    }
+
+    /// Clears a bit.
+    #[inline]
+    pub(super) fn clear(&self, number: u32) {
+        if number < self.0.count {
+            let (at, word) = (self.word_at(number / 64), number / 64);
+            let after = load(at) & !(1 << (number % 64));
+            store(at, after);
+            if after == 0 {
+                let at = self.summary_at(word / 64);
+                store(at, load(at) & !(1 << (word % 64)));
+            }
+        }
+    }
+
+    /// The first bit that is set from `from` on, or else the first of all.
+    #[inline]
+    pub(super) fn next(&self, from: u32) -> Option<u32> {
+        let from = if from < self.0.count { from } else { 0 };
+        let found = self.first(from);
+        if found.is_some() || from == 0 {
+            return found;
+        }
+        self.first(0)
+    }
+
+    /// The first bit that is set from `from` on.
+    fn first(&self, from: u32) -> Option<u32> {
+        let word = from / 64;
+        let bits = load(self.word_at(word)) & u64::MAX << (from % 64);
+        if bits != 0 {
+            return Some(word * 64 + bits.trailing_zeros());
+        }
+        let word = word + 1;
+        let mut mask = u64::MAX << (word % 64);
+        for index in word / 64..self.0.summaries() {
+            let summary = load(self.summary_at(index)) & mask;
+            if summary != 0 {
+                let word = index * 64 + summary.trailing_zeros();
+                return Some(word * 64 + load(self.word_at(word)).trailing_zeros());
+            }
+            mask = u64::MAX;
+        }
+        None
+    }
+
+    fn word_at(&self, index: u32) -> DeviceAddress {
+        self.0.words.offset(u64::from(index) * 8)
+    }
+
+    fn summary_at(&self, index: u32) -> DeviceAddress {
+        self.0.summary.offset(u64::from(index) * 8)
+    }
+}
+
+fn load(at: DeviceAddress) -> u64 {
+    // SAFETY: a word of a bitmap, by its promise.
+    unsafe { memory::load_u64(at) }
+}
+
+fn store(at: DeviceAddress, value: u64) {
+    // SAFETY: as above.
+    unsafe { memory::store_u64(at, value) };
+}
+
 const fn words(count: u32) -> u32 {
     count.div_ceil(64)
 }
@@ -165,6 +257,26 @@ mod tests {
         assert_eq!(drained(&bits), []);
         bits.set(63);
         assert_eq!(drained(&bits), [63]);
+    }
+
+    #[test]
+    fn own_bits_come_in_turn() {
+        for count in [1, 63, 64, 65, 4_096, 4_097, 10_000] {
+            let mut memory = Memory([0; 1024]);
+            let bits = OwnBits(bits(&mut memory, count));
+            assert_eq!(bits.next(0), None);
+            let wanted: std::vec::Vec<u32> = (0..count).filter(|i| i % 61 == 0).collect();
+            wanted.iter().for_each(|i| bits.set(*i));
+            bits.set(count);
+            for from in 0..count + 2 {
+                let after = wanted.iter().find(|i| **i >= from && from < count);
+                let want = after.or(wanted.first()).copied();
+                assert_eq!(bits.next(from), want, "{count} {from}");
+            }
+            wanted.iter().for_each(|i| bits.clear(*i));
+            assert_eq!(bits.next(0), None);
+            assert!(memory.0.iter().all(|word| *word == 0));
+        }
     }
 
     #[test]

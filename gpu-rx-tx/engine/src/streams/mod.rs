@@ -3,7 +3,21 @@
 //! All state lies in memory ([`tables`]), so that an engine can run a slice at a time; applications
 //! use streams by words and rings that lie there too, and say so in [`Bits`].
 
+mod arrive;
 mod bits;
+mod book;
+mod command;
+mod count;
+mod decide;
+mod depart;
+mod engine;
+mod flow;
+mod job;
+mod send;
+mod sum;
 pub mod tables;
+mod turns;
+mod words;
 
 pub use bits::Bits;
+pub use engine::StreamEngine;

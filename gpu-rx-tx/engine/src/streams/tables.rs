@@ -77,7 +77,7 @@ pub struct StreamBlock {
     pub standing: DeviceAddress,
     /// Hides buckets and first numbers; random.
     pub secret: [u64; 2],
-    /// Places; a power of two is not needed.
+    /// Places; at most [`MOST_PLACES`].
     pub connection_count: u32,
     /// Buckets; a power of two, at least twice the places.
     pub bucket_count: u32,
@@ -106,6 +106,8 @@ pub struct StreamBlock {
     pub addresses: [Address; ADDRESSES],
 }
 
+/// Places that there may be.
+pub const MOST_PLACES: u32 = (1 << 20) - 1;
 /// In [`StreamBlock::policy`]: what the NIC says that it verified is not summed.
 pub const TRUST_META: u32 = 1 << 8;
 /// In [`StreamBlock::offloads`]: the NIC fills in checksums of TCP.
@@ -181,10 +183,16 @@ pub struct ConnectionBlock {
     pub is_released: bool,
     /// 1 while it counts as a handshake of its listener.
     pub is_embryonic: bool,
+    /// 1 once the connection is over and cannot be found any more.
+    pub is_over: bool,
     /// Written as zero.
-    pub reserved: [u8; 3],
+    pub reserved: [u8; 2],
     /// Counts the connections that the place had.
     pub generation: u32,
+    /// Where its bucket is looked for.
+    pub hash: u32,
+    /// Payload of its last segments: how many make a train.
+    pub segment_bytes: u32,
     /// The configuration.
     pub config: u32,
     /// The listener, [`NONE`] for a connection that the host opened.
@@ -199,7 +207,11 @@ pub struct ConnectionBlock {
     pub consumed: u32,
     /// Wishes that were obeyed.
     pub wishes: u32,
-    /// What [`StreamWords::state`] and [`StreamWords::flags`] say, without the engine reading them.
+    /// What [`StreamWords::readable`] says, without the engine reading it.
+    pub told_readable: u32,
+    /// What [`StreamWords::freed`] says.
+    pub told_freed: u32,
+    /// What [`StreamWords::flags`] and, above 16 bits, [`StreamWords::state`] say.
     pub told: u32,
     /// When a connection that was given back is given up, in ns; all ones for never.
     pub orphan_ns: u64,
@@ -448,12 +460,10 @@ pub struct StreamCounters {
     pub no_place: u64,
     /// Connections that were refused: there is no memory for rings.
     pub no_chunk: u64,
-    /// Segments whose checksum is wrong.
-    pub bad_checksum: u64,
     /// Answers that were due to nobody's segments and had no slot to leave by.
     pub answers_lost: u64,
     /// Written as zero.
-    pub reserved: [u64; 11],
+    pub reserved: [u64; 12],
     /// Frames that were dropped, by [`DropReason`].
     pub drops: [u64; DROPS],
     /// What was special about segments, by [`warpwire_protocols::tcp::Note`].
@@ -487,9 +497,8 @@ impl Default for StreamCounters {
             accept_full: 0,
             no_place: 0,
             no_chunk: 0,
-            bad_checksum: 0,
             answers_lost: 0,
-            reserved: [0; 11],
+            reserved: [0; 12],
             drops: [0; DROPS],
             notes: [0; NOTES],
         }

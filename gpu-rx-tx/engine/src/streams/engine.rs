@@ -1,0 +1,281 @@
+//! The engine of one block of streams: a step receives what came, does what applications and the
+//! host asked for, looks at clocks, and sends what may be sent.
+#![expect(
+    unsafe_code,
+    reason = "attaching carries the promise that all tables are live"
+)]
+
+use core::num::NonZeroU32;
+
+use warpwire_device::{
+    Copied, Copies, CopyHead, CopyReader, Frame, MAX_BATCH, Receiver, Sender, SharedCounters, Simt,
+};
+use warpwire_ring::{Cause, Receive, Transmit};
+
+use super::arrive::{Arrival, Seen, look};
+use super::bits::{Bits, OwnBits};
+use super::book::Book;
+use super::count::{self, Counts};
+use super::decide::Order;
+use super::flow::Flow;
+use super::job::Job;
+use super::tables::{LAYOUT, NONE, StreamBlock};
+use super::turns::Turns;
+use crate::engine::slots;
+
+/// Runs the streams of one block, by one warp.
+pub struct StreamEngine<'a, R, T> {
+    pub(super) receiver: Receiver<R>,
+    pub(super) sender: Sender<T>,
+    pub(super) flow: Flow<'a>,
+    /// Bytes of a transmit slot.
+    pub(super) capacity: NonZeroU32,
+    /// Slots of the largest frame.
+    pub(super) most_parts: NonZeroU32,
+    /// Where frames go that are the host's.
+    slow: Option<Copies>,
+    /// Where frames come from that the host wants to be sent.
+    pub(super) inject: Option<CopyReader>,
+    /// Where copies of frames that leave go.
+    pub(super) mirror: Option<Copies>,
+}
+
+impl<'a, R: Receive, T: Transmit> StreamEngine<'a, R, T> {
+    /// Goes on where the block stands.
+    ///
+    /// # Errors
+    /// [`Cause::LayoutMismatch`] if a table is missing, a configuration has rings that are no power
+    /// of two or longer than a chunk, or the rings are of another format;
+    /// [`Cause::FrameTooLong`] if segments do not fit transmit slots; what attaching to the rings
+    /// refuses.
+    ///
+    /// # Safety
+    /// *The engine's promise*: the rings and everything that the block points to is live memory of
+    /// the size that the block says for `'a`; nobody else drives these rings or touches what is the
+    /// engine's own.
+    pub unsafe fn attach(block: &'a StreamBlock) -> Result<Self, Cause> {
+        if block.layout != LAYOUT {
+            return Err(Cause::LayoutMismatch);
+        }
+        // SAFETY: the block's tables, by the promise.
+        let book = unsafe { Book::attach(block) }.ok_or(Cause::LayoutMismatch)?;
+        // SAFETY: the rings, by the promise.
+        let sender: Sender<T> = unsafe { Sender::attach(&block.transmit) }?;
+        let capacity = NonZeroU32::new(sender.slot_bytes());
+        let capacity = capacity.filter(|capacity| capacity.get() >= LEAST_SLOT);
+        let capacity = capacity.ok_or(Cause::FrameTooLong)?;
+        let most_parts = slots(book.largest_frame(), capacity);
+        if most_parts > sender.max_parts().min(sender.depth()) {
+            return Err(Cause::FrameTooLong);
+        }
+        let count = block.connection_count;
+        let has_told = !block.told.is_null();
+        // SAFETY: the block's counters, by the promise.
+        let counters = unsafe { SharedCounters::attach(block.counters, count::ENTRIES) };
+        let flow = Flow {
+            book,
+            counts: Counts::new(counters),
+            // SAFETY: a bitmap of the block's, by the promise.
+            asked: unsafe { Bits::attach(block.asked, count) },
+            // SAFETY: as above.
+            told: has_told
+                .then(|| unsafe { Bits::attach(block.told, count + block.listener_count) }),
+            // SAFETY: as above; the engine's own.
+            ready: unsafe { OwnBits::attach(block.ready, count) },
+            turns: Turns::default(),
+            now_ns: 0,
+        };
+        Ok(Self {
+            // SAFETY: the rings, by the promise.
+            receiver: unsafe { Receiver::attach(&block.receive) }?,
+            most_parts: NonZeroU32::new(most_parts).ok_or(Cause::LayoutMismatch)?,
+            capacity,
+            sender,
+            flow,
+            // SAFETY: a ring of the block's, by the promise.
+            slow: unsafe { Copies::attach(block.slow) },
+            // SAFETY: as above.
+            inject: unsafe { CopyReader::attach(block.inject) },
+            // SAFETY: as above.
+            mirror: unsafe { Copies::attach(block.mirror) },
+        })
+    }
+
+    /// *Collective.* Writes where the rings stand to memory, for who attaches next.
+    pub fn save<S: Simt>(&mut self, simt: &S) {
+        self.receiver.save(simt);
+        self.sender.save(simt);
+    }
+
+    /// *Collective.* One round. Says whether there was anything to do.
+    ///
+    /// # Errors
+    /// Why a ring can no longer be used.
+    pub fn step<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
+        self.flow.now_ns = simt.shuffle_u64(simt.now_ns(), 0);
+        let mut busy = self.receive(simt)?;
+        busy |= self.flow.listen(simt);
+        busy |= self.flow.command(simt);
+        busy |= self.inject(simt)?;
+        busy |= self.flow.watch(simt);
+        busy |= self.transmit(simt)?;
+        if simt.is_leader() {
+            self.flow.counts.count(count::TURNS, 1);
+            if !busy {
+                self.flow.counts.count(count::IDLE_TURNS, 1);
+            }
+        }
+        Ok(busy)
+    }
+
+    /// *Collective.* Takes a batch of frames.
+    #[inline(never)]
+    fn receive<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
+        let Some(batch) = self.receiver.arrived(simt, MAX_BATCH)? else {
+            return Ok(false);
+        };
+        let reader = *self.receiver.reader();
+        let mut arrival = Arrival::default();
+        let mut row = 0;
+        while row < batch.slots() {
+            let frame = reader.lane_frame(simt, &batch, row);
+            let seen = match &frame {
+                Some(frame) => look(&reader, frame, self.flow.book.block, &mut arrival),
+                None => Seen::Nothing,
+            };
+            if let Seen::Dropped(reason) = seen {
+                self.flow.counts.drop(simt, reason);
+            }
+            self.pass(simt, frame.as_ref(), seen == Seen::Foreign);
+            // One after the other, as they came: later ones must not be seen before.
+            let mut waiting = simt.ballot(seen == Seen::Segment);
+            while waiting != 0 {
+                let lane = waiting.trailing_zeros();
+                waiting &= waiting - 1;
+                let told;
+                let arrival = match S::WIDTH {
+                    1 => &arrival,
+                    _ => {
+                        told = arrival.of_lane(simt, lane);
+                        &told
+                    }
+                };
+                let frame = reader.frame(&batch, row + lane);
+                self.serve(simt, frame.as_ref(), arrival)?;
+            }
+            row += S::WIDTH;
+        }
+        self.receiver.release(simt, batch);
+        Ok(true)
+    }
+
+    /// *Collective.* Hands frames that are none of the engine's to the host.
+    #[inline(always)]
+    fn pass<S: Simt>(&mut self, simt: &S, frame: Option<&Frame<'_>>, is_foreign: bool) {
+        if !simt.any(is_foreign) {
+            return;
+        }
+        self.hand_over(simt, frame, is_foreign);
+    }
+
+    #[inline(never)]
+    fn hand_over<S: Simt>(&mut self, simt: &S, frame: Option<&Frame<'_>>, is_foreign: bool) {
+        let reader = *self.receiver.reader();
+        let length = frame.map_or(0, Frame::length);
+        let mut copied = Copied::No;
+        if let Some(slow) = &self.slow {
+            let head = CopyHead {
+                time_ns: self.flow.now_ns,
+                sequence: 0,
+                length,
+                kept: length,
+            };
+            let fits = is_foreign && length <= slow.room();
+            let piece = |index| reader.piece(frame?, index);
+            copied = slow.offer(simt, fits, &head, |_| true, piece);
+        }
+        if is_foreign {
+            let lost = copied != Copied::Yes;
+            let counter = if lost { count::SLOW_LOST } else { count::SLOW };
+            self.flow.counts.add(simt, counter, 1);
+        }
+    }
+
+    /// *Collective.* Hands a segment to its connection and does what that says. A peer that takes
+    /// the frame back meanwhile takes it from all lanes: then nothing is done.
+    #[inline(always)]
+    fn serve<S: Simt>(
+        &mut self,
+        simt: &S,
+        frame: Option<&Frame<'_>>,
+        arrival: &Arrival,
+    ) -> Result<(), Cause> {
+        let is_gone = simt.any(frame.is_none());
+        let Some(frame) = frame.filter(|_| !is_gone) else {
+            return Ok(());
+        };
+        let (mut order, mut answer) = (Order::default(), None);
+        if simt.is_leader() {
+            order = self.flow.decide(arrival, &frame.head(), &mut answer);
+        }
+        let order = order.of_leader(simt);
+        if order.length > 0 {
+            self.scatter(simt, frame, arrival.payload_at(), &order);
+        }
+        if simt.is_leader() && order.place != NONE {
+            self.flow.tell(order.place);
+        }
+        // pairs with: lanes that look at connections afterwards.
+        simt.sync_warp();
+        if order.answers != 0 {
+            let answer = answer.unwrap_or_default();
+            self.reply(simt, &answer)?;
+        }
+        Ok(())
+    }
+
+    /// *Collective.* Spreads payload of a frame over the receive ring that an order names: two
+    /// pieces where the ring ends between.
+    #[inline(always)]
+    fn scatter<S: Simt>(&mut self, simt: &S, frame: &Frame<'_>, payload: u32, order: &Order) {
+        let Some(ring) = self.flow.book.ring(order.chunk, order.ring_bytes) else {
+            return;
+        };
+        let offset = order.at & (order.ring_bytes - 1);
+        let first = order.length.min(order.ring_bytes - offset);
+        let from = payload + order.from;
+        let pieces = [
+            (offset, from, first),
+            (0, from + first, order.length - first),
+        ];
+        for (offset, from, count) in pieces {
+            if count > 0
+                && let Some(to) = ring.piece(u64::from(offset), count)
+            {
+                self.receiver
+                    .spread(simt, frame, from, &to, ring.location());
+            }
+        }
+    }
+
+    /// *Collective.* Sends an answer of the leader that belongs to no connection, if there is a
+    /// slot.
+    #[cold]
+    #[inline(never)]
+    fn reply<S: Simt>(&mut self, simt: &S, answer: &Job) -> Result<(), Cause> {
+        if self.credits(simt)? == 0 {
+            if simt.is_leader() {
+                self.flow.counts.count(count::ANSWERS_LOST, 1);
+            }
+            return Ok(());
+        }
+        self.depart(simt, answer, simt.is_leader());
+        if simt.is_leader() {
+            self.flow.counts.count(count::SENT, 1);
+        }
+        self.sender.publish(simt).map(|_| ())
+    }
+}
+
+/// The smallest slots that an engine works with: headers lie in one.
+const LEAST_SLOT: u32 = 256;
