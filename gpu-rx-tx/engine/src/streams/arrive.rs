@@ -174,7 +174,7 @@ impl Arrival {
             _ => u32::from(headers.outer_tag.0) | 1 << 16,
         };
         let [ports, ..] = self.words;
-        let ports = (ports << 16) | (ports >> 16);
+        let ports = ports.rotate_left(16);
         let secret = Secret(block.secret);
         self.hash = hash(&secret, version, &self.destination, &self.source, ports);
         let own = Address {

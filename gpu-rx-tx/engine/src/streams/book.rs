@@ -115,7 +115,6 @@ impl<'a> Book<'a> {
     }
 
     /// Where the engine stands.
-    #[expect(clippy::mut_from_ref, reason = "memory behind an address")]
     pub(super) fn standing(&self) -> &'a mut Standing {
         // SAFETY: the block's own, by the engine's promise; one reference at a time, by the leader.
         unsafe { &mut *(self.block.standing.value() as *mut Standing) }
@@ -123,7 +122,6 @@ impl<'a> Book<'a> {
 
     /// The connection of a place that was used; `None` of another one.
     #[inline(always)]
-    #[expect(clippy::mut_from_ref, reason = "memory behind an address")]
     pub(super) fn connection(&self, place: u32) -> Option<&'a mut ConnectionBlock> {
         let used = self.standing().used.min(self.block.connection_count);
         if place >= used {
@@ -162,7 +160,6 @@ impl<'a> Book<'a> {
     }
 
     /// A listener.
-    #[expect(clippy::mut_from_ref, reason = "memory behind an address")]
     pub(super) fn listener(&self, index: u32) -> Option<&'a mut ListenerBlock> {
         if index >= self.block.listener_count {
             return None;
