@@ -13,6 +13,7 @@ use super::flow::Flow;
 use super::job::Job;
 use super::tables::{Address, ConnectionBlock, NONE};
 use super::words;
+use crate::tables::Path;
 
 /// What the warp has to do for a segment, told by the leader.
 #[derive(Clone, Copy, Debug, Default)]
@@ -200,65 +201,78 @@ impl Flow<'_> {
             ip_version: u32::from(arrival.ip_version()),
         };
         let remote_port = arrival.remote_port();
-        let mut reply = |outgoing: Outgoing| {
-            let job = answer.insert(Job::default());
-            job.set(NONE, &outgoing, path.source_port, remote_port);
-            job.path = path;
-            Order {
-                answers: 1,
-                ..Order::NOTHING
-            }
+        let index = self.book.listener_of(&address, arrival.local_port());
+        let made = match index {
+            Some(index) => self.ask_listener(index, &path, remote_port, segment),
+            None => Err(answer_unknown(segment).filter(|_| self.may_reset())),
         };
-        let Some(index) = self.book.listener_of(&address, arrival.local_port()) else {
-            return match answer_unknown(segment) {
-                Some(outgoing) if self.may_reset() => reply(outgoing),
-                _ => Order::NOTHING,
-            };
-        };
-        let is_syn = segment.flags.contains(TcpFlags::SYN);
-        if is_syn && !self.has_room(index) {
-            return Order::NOTHING;
-        }
-        let Some(listener) = self.book.listener(index) else {
-            return Order::NOTHING;
-        };
-        let config = self.book.config(listener.config);
-        let tuple = words::tuple(&path, remote_port);
-        let now_ns = self.now_ns;
-        let made = match listener
-            .listener
-            .on_segment(now_ns, &tuple, segment, config)
-        {
-            Answer::Nothing => return Order::NOTHING,
-            Answer::Reset(outgoing) => {
-                return match self.may_reset() {
-                    true => reply(outgoing),
-                    false => Order::NOTHING,
+        match (index, made) {
+            (Some(index), Ok(connection)) => {
+                let new = ConnectionBlock {
+                    is_embryonic: segment.flags.contains(TcpFlags::SYN),
+                    listener: index,
+                    hash: arrival.hash,
+                    ..blank(connection, path, remote_port)
                 };
+                self.house(new, segment)
             }
+            (_, Err(Some(outgoing))) => {
+                let job = answer.insert(Job::default());
+                job.set(NONE, &outgoing, path.source_port, remote_port);
+                job.path = path;
+                Order {
+                    answers: 1,
+                    ..Order::NOTHING
+                }
+            }
+            _ => Order::NOTHING,
+        }
+    }
+
+    /// What a listener makes of a segment: a connection, or what to answer.
+    fn ask_listener(
+        &mut self,
+        index: u32,
+        path: &Path,
+        remote_port: u16,
+        segment: &Segment,
+    ) -> Result<Connection, Option<Outgoing>> {
+        if segment.flags.contains(TcpFlags::SYN) && !self.has_room(index) {
+            return Err(None);
+        }
+        let block = self.book.listener(index).ok_or(None)?;
+        let config = self.book.config(block.config);
+        let tuple = words::tuple(path, remote_port);
+        let now_ns = self.now_ns;
+        match block.listener.on_segment(now_ns, &tuple, segment, config) {
+            Answer::Nothing => Err(None),
+            Answer::Reset(outgoing) => Err(self.may_reset().then_some(outgoing)),
             Answer::Cookie(outgoing) => {
                 self.counts.count(count::COOKIES, 1);
-                return reply(outgoing);
+                Err(Some(outgoing))
             }
-            Answer::Connection(initial) => Connection::answer(config, initial, segment, now_ns),
-            Answer::Established(handshake) => Connection::established(config, &handshake, now_ns),
+            Answer::Connection(initial) => Ok(Connection::answer(config, initial, segment, now_ns)),
+            Answer::Established(handshake) => {
+                Ok(Connection::established(config, &handshake, now_ns))
+            }
+        }
+    }
+
+    /// Gives a connection of a listener a place.
+    fn house(&mut self, new: ConnectionBlock, segment: &Segment) -> Order {
+        let Some(listener) = self.book.listener(new.listener) else {
+            return Order::NOTHING;
         };
-        let new = ConnectionBlock {
-            is_embryonic: is_syn,
-            config: listener.config,
-            listener: index,
-            hash: arrival.hash,
-            ..blank(made, path, remote_port)
-        };
-        let Some(place) = self.book.take_place(new) else {
+        let config = listener.config;
+        let Some(place) = self.book.take_place(ConnectionBlock { config, ..new }) else {
             self.counts.count(count::NO_PLACE, 1);
-            if is_syn {
+            if new.is_embryonic {
                 listener.listener.settled();
             }
             return Order::NOTHING;
         };
         self.ready.set(place);
-        match is_syn {
+        match new.is_embryonic {
             true => Order {
                 place,
                 ..Order::NOTHING
@@ -306,11 +320,7 @@ impl Flow<'_> {
 }
 
 /// A connection that nobody knows of.
-pub(super) const fn blank(
-    connection: Connection,
-    path: crate::tables::Path,
-    remote_port: u16,
-) -> ConnectionBlock {
+pub(super) const fn blank(connection: Connection, path: Path, remote_port: u16) -> ConnectionBlock {
     ConnectionBlock {
         connection,
         path,

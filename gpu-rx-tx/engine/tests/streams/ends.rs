@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::mem::offset_of;
 
-use warpwire_device::{Scalar, ScalarHost};
+use warpwire_device::{CopyBlock, Scalar, ScalarHost};
 use warpwire_engine::streams::tables::*;
 use warpwire_engine::streams::{Bits, StreamEngine};
 use warpwire_engine::tables::Path;
@@ -88,12 +88,7 @@ impl<W: Wire> End<W> {
         let mut cut = |bytes: usize| pages.cut(bytes.max(8), 128);
         let places = plan.places as usize;
         let buckets = (plan.places * 2).next_power_of_two();
-        let numbers = |at: DeviceAddress, count: u32| {
-            for (slot, number) in (0..count).rev().enumerate() {
-                // SAFETY: memory that was cut for it.
-                unsafe { memory::store_u32(at.offset(slot as u64 * 4), number) };
-            }
-        };
+        let numbers = |at, count: u32| put(at, &(0..count).rev().collect::<Vec<u32>>());
         let (free_chunks, free_places) = (cut(plan.chunks as usize * 4), cut(places * 4));
         numbers(free_chunks, plan.chunks);
         numbers(free_places, plan.places);
@@ -103,43 +98,12 @@ impl<W: Wire> End<W> {
         put(configs, &[plan.config]);
         let standing = cut(size_of::<Standing>());
         put(standing, &[Standing::new(plan.places, plan.chunks)]);
-        let listeners = cut(size_of::<ListenerBlock>() * LISTENERS as usize);
-        let accepted = (0..LISTENERS as u64).map(|index| {
-            let ring = cut(size_of::<AcceptBlock>());
-            let entries = cut(plan.accepts as usize * 8);
-            store(ring, offset_of!(AcceptBlock, depth), plan.accepts);
-            put(
-                ring.offset(offset_of!(AcceptBlock, entries) as u64),
-                &[entries],
-            );
-            let at = index * size_of::<ListenerBlock>() as u64;
-            let at = at + offset_of!(ListenerBlock, accepts) as u64;
-            put(listeners.offset(at), &[ring]);
-            ring
-        });
-        let accepted = accepted.collect();
-        let mut host_ring = || {
-            let block = cut(size_of::<warpwire_device::CopyBlock>());
-            let ring = warpwire_device::CopyBlock {
-                depth: HOST_SLOTS,
-                slots: cut(HOST_SLOTS as usize * 2048),
-                slot_bytes: 2048,
-                ..Default::default()
-            };
-            put(block, &[ring]);
-            block
-        };
-        let (slow, inject) = (host_ring(), host_ring());
+        let (listeners, accepted) = listeners(&mut cut, plan);
+        let (slow, inject) = (host_ring(&mut cut), host_ring(&mut cut));
         let told_bits = plan.places + LISTENERS;
         let mut bits = |count| cut(Bits::bytes(count) as usize);
         let (asked, told, ready) = (bits(plan.places), bits(told_bits), bits(plan.places));
-        let address = Address {
-            words: match is_ipv6 {
-                false => [0x0a4d_0000 | u32::from(number), 0, 0, 0],
-                true => [0xfd77_0000, 0, 7, u32::from(number)],
-            },
-            ip_version: if is_ipv6 { 6 } else { 4 },
-        };
+        let address = address(number, is_ipv6);
         let block = StreamBlock {
             receive: wire.rx_block(),
             transmit: wire.tx_block(),
@@ -422,6 +386,55 @@ impl<W: Wire> End<W> {
     pub(crate) fn check_untouched(&self) {
         self.tables.check_marks();
         self.wire.check_untouched();
+    }
+}
+
+/// Listeners, and their rings.
+fn listeners(
+    cut: &mut impl FnMut(usize) -> DeviceAddress,
+    plan: &Plan,
+) -> (DeviceAddress, Vec<DeviceAddress>) {
+    let listeners = cut(size_of::<ListenerBlock>() * LISTENERS as usize);
+    let ring_of = |index: u64| {
+        let ring = cut(size_of::<AcceptBlock>());
+        let entries = cut(plan.accepts as usize * 8);
+        store(ring, offset_of!(AcceptBlock, depth), plan.accepts);
+        put(
+            ring.offset(offset_of!(AcceptBlock, entries) as u64),
+            &[entries],
+        );
+        let at = index * size_of::<ListenerBlock>() as u64;
+        let at = at + offset_of!(ListenerBlock, accepts) as u64;
+        put(listeners.offset(at), &[ring]);
+        ring
+    };
+    (listeners, (0..u64::from(LISTENERS)).map(ring_of).collect())
+}
+
+/// A ring between the engine and the host.
+fn host_ring(cut: &mut impl FnMut(usize) -> DeviceAddress) -> DeviceAddress {
+    let block = cut(size_of::<CopyBlock>());
+    let ring = CopyBlock {
+        depth: HOST_SLOTS,
+        slots: cut(HOST_SLOTS as usize * 2048),
+        slot_bytes: 2048,
+        ..CopyBlock::default()
+    };
+    put(block, &[ring]);
+    block
+}
+
+const fn address(number: u8, is_ipv6: bool) -> Address {
+    let last = number as u32;
+    match is_ipv6 {
+        false => Address {
+            words: [0x0a4d_0000 | last, 0, 0, 0],
+            ip_version: 4,
+        },
+        true => Address {
+            words: [0xfd77_0000, 0, 7, last],
+            ip_version: 6,
+        },
     }
 }
 

@@ -152,9 +152,9 @@ fn the_end_is_told_with_its_cause() {
     }
     net.until(5, |ends| ends[0].flags(places[0]) & CLOSED != 0);
     net.until(5, |ends| ends[1].flags(places[1]) & CLOSED != 0);
-    for end in 0..2 {
-        assert_eq!(net.ends[end].cause(places[end]), Cause::Finished as u32 + 1);
-        net.ends[end].wish(places[end], RELEASE);
+    for (end, place) in net.ends.iter_mut().zip(places) {
+        assert_eq!(end.cause(place), Cause::Finished as u32 + 1);
+        end.wish(place, RELEASE);
     }
     net.check_ends(&plan);
 }
