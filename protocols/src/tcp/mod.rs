@@ -59,4 +59,6 @@ pub use state::{Cause, Events, Note, State};
 pub use statistics::Statistics;
 
 #[cfg(test)]
+mod behaviour_tests;
+#[cfg(test)]
 mod tests;

@@ -214,7 +214,7 @@ impl Connection {
         }
         let train = self.train(size, most_bytes);
         let length = lost.min(train).min(room.max(size)).min(open as u32);
-        let length = if length < lost {
+        let length = if length < lost && length > size {
             whole(length, size)
         } else {
             length
