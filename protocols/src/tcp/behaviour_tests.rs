@@ -193,7 +193,7 @@ fn the_first_copy_of_a_byte_counts() {
 #[test]
 fn sack_tells_the_newest_first_and_what_came_twice() {
     let mut script = Script::new(with_sack());
-    let mut blocks = |script: &mut Script| {
+    let blocks = |script: &mut Script| {
         let out = script.poll().unwrap();
         let numbers = |block: &SackBlock| (theirs(block.left), theirs(block.right));
         out.options
@@ -514,7 +514,7 @@ fn time_wait_gives_way_to_a_new_connection_only() {
         ..segment(0, 0, 0)
     };
     assert_ne!(script.give(old).note, Some(Note::NewIncarnation));
-    assert_eq!(script.wait(), 60_000 - 0, "from the last FIN on");
+    assert_eq!(script.wait(), 60_000, "from the last FIN on");
     assert_eq!(script.connection.state(), State::Closed);
 
     let mut script = Script::new(plain());
@@ -914,8 +914,8 @@ proptest! {
                     let from = out.payload.at.wrapping_sub(kept);
                     prop_assert!(from.checked_add(out.payload.length).unwrap() <= written);
                 }
-                let is_scaled = !out.flags.contains(TcpFlags::SYN);
-                if is_scaled && out.flags.contains(TcpFlags::ACK) && !out.flags.contains(TcpFlags::RST) {
+                let is_bare = !out.flags.intersects(TcpFlags::SYN | TcpFlags::RST);
+                if is_bare && out.flags.contains(TcpFlags::ACK) {
                     let right = out.acknowledgement.wrapping_add(u32::from(out.window));
                     prop_assert!(edge.is_none_or(|edge| !right.is_before(edge)), "drawn back");
                     edge = Some(right);
