@@ -1,4 +1,5 @@
-//! The host's end of rings of copies: what a kernel copied, one after the other.
+//! The host's end of rings of copies: what a kernel copied, one after the other; and of such rings
+//! as the host fills.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -71,6 +72,37 @@ impl CopyRing {
             read.store(index.wrapping_add(1), Ordering::Release);
         }
         count
+    }
+
+    /// Puts a frame into a ring that the host fills. Says whether there was room for it.
+    pub(crate) fn offer(&self, time_ns: u64, frame: &[u8]) -> bool {
+        let word = |offset: usize| self.arena.half_word(self.block.offset(offset as u64));
+        let written = word(std::mem::offset_of!(CopyBlock, written));
+        let (Ok(written), Ok(read)) = (written, word(std::mem::offset_of!(CopyBlock, read))) else {
+            return false;
+        };
+        let index = written.load(Ordering::Relaxed);
+        // pairs with: the kernel's release of what it has read.
+        let waiting = index.wrapping_sub(read.load(Ordering::Acquire));
+        let room = (self.slot_bytes - COPY_AT) as usize;
+        if waiting >= self.depth || frame.len() > room {
+            return false;
+        }
+        let mut head = Vec::with_capacity(COPY_AT as usize + frame.len());
+        head.extend(time_ns.to_ne_bytes());
+        head.extend(u64::from(index).to_ne_bytes());
+        for _ in 0..2 {
+            head.extend((frame.len() as u32).to_ne_bytes());
+        }
+        head.resize(COPY_AT as usize, 0);
+        head.extend(frame);
+        let slot = u64::from(index & (self.depth - 1)) * u64::from(self.slot_bytes);
+        let is_there = self.slots_arena.write(self.slots.offset(slot), &head);
+        if is_there.is_ok() {
+            // pairs with: the kernel's acquire before it reads frames.
+            written.store(index.wrapping_add(1), Ordering::Release);
+        }
+        is_there.is_ok()
     }
 
     fn read(&self, slot: u32, bytes: &mut [u8]) -> Result<CopyHead, ArenaError> {

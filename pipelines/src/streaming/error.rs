@@ -1,0 +1,88 @@
+//! What can go wrong with streams.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use warpwire_gpu::arena::ArenaError;
+use warpwire_protocols::tcp::Cause;
+
+use super::slow::{NoWay, SlowError};
+
+/// Why a stream, or all of them, cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A setting that makes no sense.
+    #[error("{field} is {value} and must be {must}")]
+    Setting {
+        /// Which.
+        field: &'static str,
+        /// What it is.
+        value: u64,
+        /// What it has to be.
+        must: &'static str,
+    },
+    /// Addresses or routes that make no sense.
+    #[error(transparent)]
+    Slow(#[from] SlowError),
+    /// Memory could not be had, or is not where it should be.
+    #[error(transparent)]
+    Memory(#[from] ArenaError),
+    /// The executor took no more.
+    #[error(transparent)]
+    Executor(#[from] warpwire_gpu::executor::Error),
+    /// There is no way to the peer.
+    #[error(transparent)]
+    NoWay(#[from] NoWay),
+    /// The engine ended.
+    #[error("the engine of streams ended: {cause}")]
+    Ended {
+        /// Why.
+        cause: warpwire_ring::Cause,
+    },
+    /// The connection is over.
+    #[error("connection with {peer}: {cause}")]
+    Over {
+        /// Who was at the other end.
+        peer: SocketAddr,
+        /// Why.
+        cause: Cause,
+    },
+    /// Nothing can be written any more: this end closed.
+    #[error("connection with {peer}: this end closed it; write before `close`")]
+    Closed {
+        /// Who is at the other end.
+        peer: SocketAddr,
+    },
+    /// It took too long.
+    #[error("{what} within {waited:?}")]
+    Deadline {
+        /// What did not happen.
+        what: &'static str,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// Somebody has this already.
+    #[error("{what} {address} is taken; choose another port")]
+    Taken {
+        /// What it is the address of.
+        what: &'static str,
+        /// The address.
+        address: SocketAddr,
+    },
+    /// There is no room for more.
+    #[error("no room for {what}; make `{setting}` larger")]
+    Full {
+        /// For what.
+        what: &'static str,
+        /// What decides how much there is.
+        setting: &'static str,
+    },
+    /// The engine takes no such command.
+    #[error("the engine refused to {what} (outcome {outcome}); this is a defect of warpwire")]
+    Refused {
+        /// To do what.
+        what: &'static str,
+        /// What it said.
+        outcome: u32,
+    },
+}
