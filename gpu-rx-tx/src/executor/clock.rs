@@ -30,6 +30,11 @@ enum Kind {
 }
 
 impl Clock {
+    /// The machine's clock, which every executor in real time has.
+    pub const fn machine() -> Self {
+        Self(Kind::Real)
+    }
+
     pub(crate) fn new(time: Time) -> Self {
         match time {
             Time::Real => Self(Kind::Real),

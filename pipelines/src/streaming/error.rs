@@ -24,6 +24,9 @@ pub enum Error {
     /// Addresses or routes that make no sense.
     #[error(transparent)]
     Slow(#[from] SlowError),
+    /// The NIC cannot be used.
+    #[error(transparent)]
+    Nic(#[from] warpwire_nic::Error),
     /// Memory could not be had, or is not where it should be.
     #[error(transparent)]
     Memory(#[from] ArenaError),

@@ -5,6 +5,7 @@
 
 mod commands;
 mod control;
+mod device;
 mod driver;
 mod endpoint;
 mod error;
@@ -13,7 +14,10 @@ mod settings;
 pub mod slow;
 mod stream;
 mod table;
+#[cfg(test)]
+mod tests;
 
+pub use device::StreamDevice;
 pub use endpoint::{News, StreamEndpoint};
 pub use error::Error;
 pub use listener::Listener;

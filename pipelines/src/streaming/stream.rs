@@ -212,6 +212,33 @@ impl Stream {
         Ok(count)
     }
 
+    /// Writes back what came, as far as there is room; how many bytes these are.
+    ///
+    /// # Errors
+    /// As [`Stream::peek`] and [`Stream::room`].
+    pub fn reflect(&mut self) -> Result<usize, Error> {
+        let mut count = 0;
+        // Two pieces here and two there have three ends in the middle at most.
+        for _ in 0..4 {
+            let came = self.peek()?;
+            let piece = came.into_iter().find(|piece| !piece.is_empty());
+            let Some(piece) = piece.map(<[u8]>::as_ptr_range) else {
+                break;
+            };
+            let length = (piece.end as usize) - (piece.start as usize);
+            // SAFETY: the piece that was lent, which stays until it is consumed below; the room
+            // that is written meanwhile lies in another ring.
+            let piece = unsafe { std::slice::from_raw_parts(piece.start, length) };
+            let written = self.write(piece)?;
+            self.consume(written)?;
+            count += written;
+            if written < length {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
     /// Writes all bytes, waiting for room.
     ///
     /// # Errors

@@ -1,0 +1,149 @@
+//! Devices for streams: a NIC by its words, with an endpoint on it.
+
+use std::time::{Duration, Instant};
+
+use warpwire_gpu::executor::Clock;
+use warpwire_nic::memif::Memif;
+use warpwire_nic::{Counters, Nic, NicKind, NicSpec, Patience, Trouble, soft, xdp};
+
+use super::endpoint::StreamEndpoint;
+use super::error::Error;
+use super::settings::StreamConfig;
+
+/// A NIC with an endpoint on it that whoever waits steps. Nobody else needs a thread.
+pub struct StreamDevice {
+    // In the order in which they must go.
+    endpoint: StreamEndpoint,
+    nic: Box<dyn Nic>,
+    mtu: u16,
+}
+
+impl StreamDevice {
+    /// Opens the NIC of these words, `xdp:IFACE` or another kind, and starts an endpoint there.
+    /// AF_XDP takes the own addresses, unless the words say what is taken. The MTU is what the NIC
+    /// passes, up to that of `config`.
+    ///
+    /// # Errors
+    /// A NIC that cannot be used; what [`StreamEndpoint::start_fused`] refuses.
+    pub fn open(words: &str, config: &StreamConfig, patience: Duration) -> Result<Self, Error> {
+        let spec = with_addresses(words.parse()?, config);
+        let mut nic = open(&spec, patience).map_err(|error| error.named(words))?;
+        let most = nic.caps().max_frame_bytes.saturating_sub(ETHERNET_BYTES);
+        let mtu = u16::try_from(most).unwrap_or(u16::MAX).min(config.mtu);
+        let config = StreamConfig {
+            mtu,
+            ..config.clone()
+        };
+        let services = nic.take_services();
+        let endpoint = StreamEndpoint::start_fused(Clock::machine(), &*nic, services, &config)?;
+        Ok(Self { endpoint, nic, mtu })
+    }
+
+    /// The endpoint.
+    pub const fn endpoint(&self) -> &StreamEndpoint {
+        &self.endpoint
+    }
+
+    /// Bytes of the largest IP packet.
+    pub const fn mtu(&self) -> u16 {
+        self.mtu
+    }
+
+    /// What was chosen among several ways, and why.
+    pub fn choices(&self) -> Vec<String> {
+        self.nic.choices()
+    }
+
+    /// What its NIC counted so far.
+    pub fn nic_counters(&self) -> Counters {
+        self.nic.counters()
+    }
+
+    /// What has gone wrong with its NIC.
+    pub fn troubles(&self) -> Vec<Trouble> {
+        self.nic.troubles()
+    }
+}
+
+fn open(spec: &NicSpec, patience: Duration) -> Result<Box<dyn Nic>, warpwire_nic::Error> {
+    Ok(match spec.kind {
+        NicKind::Xdp => Box::new(xdp::open(spec)?),
+        NicKind::Memif => {
+            let until = Instant::now().checked_add(patience);
+            Box::new(Memif::open_within(spec, Patience { stop: None, until })?)
+        }
+        NicKind::Soft => Box::new(soft::open(spec)?),
+        _ => {
+            let problem = "carries no streams".to_owned();
+            let cure = "write xdp:IFACE, soft,uplink=... or memif:SOCKET".to_owned();
+            return Err(spec.wrong("kind", problem, cure));
+        }
+    })
+}
+
+/// The words with the own addresses for AF_XDP, unless they say what is taken.
+fn with_addresses(mut spec: NicSpec, config: &StreamConfig) -> NicSpec {
+    let takes = |key: &str| matches!(key, "flow" | "address" | "prefix" | "all" | "exclusive");
+    let says = |words: &str| {
+        let mut keys = words.split('+').map(|part| part.split('=').next());
+        keys.any(|key| key.is_some_and(takes))
+    };
+    let own = config.addresses.iter().map(|own| own.address);
+    match spec.kind {
+        NicKind::Xdp if !spec.options.iter().any(|(key, _)| takes(key)) => {
+            let own = own.map(|address| ("address".to_owned(), address.to_string()));
+            spec.options.extend(own);
+        }
+        NicKind::Soft => {
+            let uplink = spec
+                .options
+                .iter_mut()
+                .find(|(key, words)| key == "uplink" && words.starts_with("xdp:") && !says(words));
+            if let Some((_, words)) = uplink {
+                own.for_each(|address| words.push_str(&format!("+address={address}")));
+            }
+        }
+        _ => {}
+    }
+    spec
+}
+
+/// Bytes of an Ethernet header with two tags.
+const ETHERNET_BYTES: u32 = 22;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_added_where_nothing_says_what_is_taken() {
+        let own = ["10.0.0.2/24", "fd00::2/64"].map(|own| own.parse().expect("is one"));
+        let config = StreamConfig::new(own.to_vec());
+        for (words, want) in [
+            ("xdp:v1", "xdp:v1,address=10.0.0.2,address=fd00::2"),
+            (
+                "xdp:v1,netns=a",
+                "xdp:v1,netns=a,address=10.0.0.2,address=fd00::2",
+            ),
+            ("xdp:v1,all", "xdp:v1,all"),
+            (
+                "soft,uplink=xdp:v1+queues=1,loss_ppm=5",
+                "soft,uplink=xdp:v1+queues=1+address=10.0.0.2+address=fd00::2,loss_ppm=5",
+            ),
+            ("soft,uplink=xdp:v1+all", "soft,uplink=xdp:v1+all"),
+            ("soft,uplink=tap:t", "soft,uplink=tap:t"),
+            ("memif:/tmp/a", "memif:/tmp/a"),
+        ] {
+            let spec = with_addresses(words.parse().expect(words), &config);
+            assert_eq!(spec.to_string(), want);
+        }
+    }
+
+    #[test]
+    fn a_nic_that_carries_no_streams_is_named() {
+        let config = StreamConfig::new(vec!["10.0.0.2/24".parse().expect("is one")]);
+        let opened = StreamDevice::open("dpdk:net_null0", &config, Duration::ZERO);
+        let said = opened.err().expect("is none").to_string();
+        assert!(said.contains("carries no streams"), "{said}");
+    }
+}
