@@ -148,7 +148,8 @@ impl End {
         assert!(place.length > 0, "a place of nothing");
         assert!(end <= segment.length, "{place:?} is beyond the payload");
         let theirs = self.watch.theirs.expect("SYN came before data");
-        let first = segment.sequence.wrapping_add(place.from);
+        let syn = u32::from(segment.flags.contains(TcpFlags::SYN));
+        let first = segment.sequence.wrapping_add(syn + place.from);
         let position = first.diff(theirs.wrapping_add(1)) as u32;
         assert_eq!(place.at, position, "{place:?}: another byte of the stream");
         let most = theirs.wrapping_add(1 + self.config.receive_bytes.min(0xffff));

@@ -5,6 +5,7 @@ mod cases;
 mod end;
 mod language;
 mod run;
+mod simulation;
 mod words;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -63,7 +63,6 @@ pub(super) const CASES: &[Case] = &[
         < R 1025
         state Closed
         cause Reset
-        readable 1024
         ",
     ),
     case(

@@ -1,0 +1,153 @@
+//! What lies between two ends: delay, a rate, and by a seed loss, doubling, reordering, damage and
+//! marks.
+
+use super::Packet;
+
+/// Numbers that a seed decides (splitmix64).
+#[derive(Clone, Debug)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed ^ 0x5851_f42d_4c95_7f2d)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit.max(1)
+    }
+
+    /// Whether something of so many in 10,000 happens.
+    pub(crate) fn happens(&mut self, of_10_000: u64) -> bool {
+        self.below(10_000) < of_10_000
+    }
+
+    pub(crate) fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+}
+
+/// How bad a fabric is; chances in 10,000.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weather {
+    pub(crate) loss: u64,
+    pub(crate) doubling: u64,
+    /// A bit is turned over.
+    pub(crate) damage: u64,
+    /// Packets that are late, by up to so many ns.
+    pub(crate) delay: u64,
+    pub(crate) late_ns: u64,
+    /// Packets that meet congestion: marked if they can be, dropped otherwise.
+    pub(crate) marks: u64,
+    /// From one end to the other.
+    pub(crate) way_ns: u64,
+    /// Time that a byte takes on the link; 0: none.
+    pub(crate) byte_ns: u64,
+    /// Nothing passes from a time on, for so long.
+    pub(crate) dark: Option<(u64, u64)>,
+}
+
+impl Weather {
+    pub(crate) const FINE: Self = Self {
+        loss: 0,
+        doubling: 0,
+        damage: 0,
+        delay: 0,
+        late_ns: 0,
+        marks: 0,
+        way_ns: 5_000_000,
+        byte_ns: 0,
+        dark: None,
+    };
+}
+
+struct Flight {
+    at_ns: u64,
+    number: u64,
+    to: usize,
+    packet: Packet,
+}
+
+pub(crate) struct Fabric {
+    pub(crate) now_ns: u64,
+    weather: Weather,
+    dice: Dice,
+    flights: Vec<Flight>,
+    number: u64,
+    /// When the link to each end is free again.
+    free_ns: [u64; 2],
+    /// Packets that were sent to each end.
+    pub(crate) sent: [u64; 2],
+}
+
+impl Fabric {
+    pub(crate) fn new(seed: u64, weather: Weather) -> Self {
+        Self {
+            now_ns: 1_000_000_000,
+            weather,
+            dice: Dice::new(seed),
+            flights: Vec::new(),
+            number: 0,
+            free_ns: [0; 2],
+            sent: [0; 2],
+        }
+    }
+
+    pub(crate) fn send(&mut self, to: usize, packet: Packet) {
+        let weather = self.weather;
+        self.sent[to] += 1;
+        let leaves_ns = self.now_ns.max(self.free_ns[to]);
+        let bytes = packet.bytes.len() as u64 + 20;
+        self.free_ns[to] = leaves_ns + bytes * weather.byte_ns;
+        let is_dark = weather
+            .dark
+            .is_some_and(|(from, time)| (from..from + time).contains(&self.now_ns));
+        let meets = self.dice.happens(weather.marks);
+        let copies = match () {
+            () if is_dark || self.dice.happens(weather.loss) => 0,
+            () if meets && !packet.is_capable => 0,
+            () if self.dice.happens(weather.doubling) => 2,
+            () => 1,
+        };
+        for _ in 0..copies {
+            let late_ns = match self.dice.happens(weather.delay) {
+                true => self.dice.below(weather.late_ns),
+                false => 0,
+            };
+            let mut packet = packet.clone();
+            packet.is_marked = meets && packet.is_capable;
+            if self.dice.happens(weather.damage) {
+                let bit = self.dice.below(packet.bytes.len() as u64 * 8);
+                packet.bytes[bit as usize / 8] ^= 1 << (bit % 8);
+            }
+            self.number += 1;
+            self.flights.push(Flight {
+                at_ns: self.free_ns[to] + weather.way_ns + late_ns,
+                number: self.number,
+                to,
+                packet,
+            });
+        }
+    }
+
+    /// When the next packet arrives.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.flights.iter().map(|flight| flight.at_ns).min()
+    }
+
+    /// The next packet, and to whom; it is that time now.
+    pub(crate) fn arrive(&mut self) -> Option<(usize, Packet)> {
+        let of = |at: &usize| (self.flights[*at].at_ns, self.flights[*at].number);
+        let next = (0..self.flights.len()).min_by_key(of)?;
+        let flight = self.flights.swap_remove(next);
+        self.now_ns = self.now_ns.max(flight.at_ns);
+        Some((flight.to, flight.packet))
+    }
+}
