@@ -14,6 +14,7 @@ pub mod parser;
 pub mod pipeline;
 pub mod queues;
 pub mod rdma;
+pub mod tcp;
 
 /// An oracle and its name, which is that of its folder in `corpus/` too.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +66,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "http",
         check: http::check,
+    },
+    Target {
+        name: "tcp",
+        check: tcp::check,
     },
     Target {
         name: "ring-receive",

@@ -180,7 +180,7 @@ fn a_window_that_was_closed_for_long_opens_again() {
 /// A fabric that is dark, for a while or for good: exact, or a beginning and a cause.
 fn dark(seed: u64) {
     let mut dice = Dice::new(seed.wrapping_mul(43) + 11);
-    let for_good = seed % 2 == 0;
+    let for_good = seed.is_multiple_of(2);
     let time_ns = match for_good {
         true => u64::MAX >> 2,
         false => 1_000_000_000 * (1 + dice.below(60)),
