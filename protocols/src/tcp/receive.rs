@@ -201,8 +201,8 @@ impl Connection {
         let room = self.furthest_edge().diff(self.hot.edge);
         let known = self.hot.edge.diff(self.hot.rcv_nxt);
         let is_much = room >= (self.receive_bytes() / 4) as i32;
-        let is_needed = known < 2 * i32::from(self.hot.segment_bytes) && room >= self.least_step();
-        if room > 0 && (is_much || is_needed) {
+        let is_needed = known < 2 * i32::from(self.hot.segment_bytes);
+        if room >= self.least_step() && (is_much || is_needed) {
             self.hot.flags.insert(Flags::ACK_DUE);
         }
     }

@@ -2,7 +2,7 @@
 //! what must hold at all times is asserted here, from what came in and went out alone.
 
 use warpwire_protocols::tcp::{
-    Config, Connection, Delivery, Events, Note, Outgoing, Place, Segment,
+    Config, Connection, Delivery, Events, Note, Outgoing, Place, Segment, State,
 };
 use warpwire_protocols::wire::tcp::{TcpFlags, TcpSequence};
 
@@ -257,7 +257,7 @@ impl End {
         }
         if out.flags.contains(TcpFlags::RST) {
             assert_eq!(length, 0, "a reset with data");
-            self.watch.is_reset = true;
+            self.watch.is_reset = self.connection.state() == State::Closed;
             return Vec::new();
         }
         assert!(!self.watch.is_reset, "something follows a reset");
@@ -278,12 +278,16 @@ impl End {
             .acknowledgement
             .wrapping_add(u32::from(out.window) << shift);
         let told = self.watch.told.unwrap_or(edge);
+        // Of a scaled window the field cannot say less than a unit (RFC 7323 section 2.4).
+        let back = told.diff(edge);
         assert!(
-            !edge.is_before(told),
-            "the right edge of our window moves left by {}",
-            told.diff(edge)
+            back < 1 << shift,
+            "the right edge of our window moves left by {back}"
         );
-        self.watch.told = Some(edge);
+        if back < 0 {
+            self.watch.told = Some(edge);
+        }
+        self.watch.told.get_or_insert(edge);
         let theirs = self.watch.theirs.expect("what is acknowledged came");
         let end = self.watch.ordered.wrapping_add(2);
         let acknowledged = out.acknowledgement.diff(theirs);

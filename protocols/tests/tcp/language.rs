@@ -52,8 +52,8 @@ pub(crate) struct Packet {
     pub(crate) push: Option<bool>,
     /// What the payload consists of.
     pub(crate) fill: u8,
-    /// More comes before anything is sent.
-    pub(crate) more: bool,
+    /// Whatever was sent before is of no interest until the next `drain`.
+    pub(crate) anyway: bool,
 }
 
 /// An option as a script writes it.
@@ -160,7 +160,7 @@ fn packet(text: &str) -> Result<Packet, String> {
             "noect" => packet.marked = Some(false),
             "push" => packet.push = Some(true),
             "nopush" => packet.push = Some(false),
-            "more" => packet.more = true,
+            "anyway" => packet.anyway = true,
             range => {
                 let (from, to) = range.split_once(':').unwrap_or((range, range));
                 packet.from = Some(number(from)?);

@@ -279,7 +279,7 @@ impl Run {
     }
 
     fn inject(&mut self, packet: &Packet) -> Result<(), String> {
-        if !packet.more {
+        if !packet.anyway {
             self.quiet()?;
         }
         let segment = self.segment(packet);
@@ -569,7 +569,7 @@ impl Run {
                 let Some(Step::Inject(mut packet)) = line.map(|line| line.step) else {
                     return Err("only a segment is repeated".to_owned());
                 };
-                packet.more = true;
+                packet.anyway = true;
                 return (0..times).try_for_each(|_| self.inject(&packet));
             }
             _ => return self.of_connection(words),

@@ -255,6 +255,7 @@ pub(super) const CASES: &[Case] = &[
         drain
         writable 1000
         write 5000 accepts 1000
+        drain
         ",
     ),
     case(
@@ -322,11 +323,13 @@ pub(super) const CASES: &[Case] = &[
         "rate=1000000",
         "
         passive mss=1000
-        write 4000
-        > . 1:1001
-        +1ms > . 1001:2001
-        +1ms > . 2001:3001
-        +1ms > . 3001:4001
+        write 40000
+        sent <= 5
+        +0ms..3ms > .
+        +0ms..3ms > .
+        +0ms..3ms > .
+        +0ms..3ms > .
+        drain
         ",
     ),
 ];

@@ -14,7 +14,7 @@ pub(super) const CASES: &[Case] = &[
         > . 1461:2921
         too_big 1 mtu 1000
         +0ms..300ms > . 1:961
-        < . 1 ack 961 win 65535
+        < . 1 ack 961 win 65535 anyway
         drain
         stat segment_bytes = 960
         < . 1 ack 2921 win 65535

@@ -39,7 +39,7 @@ pub(super) const CASES: &[Case] = &[
         "
         passive mss=1460
         < . 2001:2501 ack 1 win 65535 fill a
-        < . 1501:2901 ack 1 win 65535 fill b
+        < . 1501:2901 ack 1 win 65535 fill b anyway
         drain
         < . 1:1401 ack 1 win 65535 fill c
         drain
@@ -61,8 +61,8 @@ pub(super) const CASES: &[Case] = &[
         "
         passive mss=1460
         < . 1001:2001 ack 1 win 65535 fill a
-        < . 1001:2001 ack 1 win 65535 fill b
-        < . 1201:1401 ack 1 win 65535 fill c
+        < . 1001:2001 ack 1 win 65535 fill b anyway
+        < . 1201:1401 ack 1 win 65535 fill c anyway
         drain
         < . 1:1001 ack 1 win 65535 fill d
         > . 1 ack 2001
@@ -77,7 +77,7 @@ pub(super) const CASES: &[Case] = &[
         "
         passive mss=1460
         < . 1:101 ack 1 win 65535 fill a
-        < . 1:1201 ack 1 win 65535 fill b
+        < . 1:1201 ack 1 win 65535 fill b anyway
         readable 1200
         bytes 0:100 a
         bytes 100:1200 b
@@ -91,23 +91,23 @@ pub(super) const CASES: &[Case] = &[
         "
         passive mss=1000
         < . 1001:1002 ack 1 win 65535
-        < . 1003:1004 ack 1 win 65535
-        < . 1005:1006 ack 1 win 65535
-        < . 1007:1008 ack 1 win 65535
-        < . 1009:1010 ack 1 win 65535
-        < . 1011:1012 ack 1 win 65535
-        < . 1013:1014 ack 1 win 65535
-        < . 1015:1016 ack 1 win 65535
-        < . 1017:1018 ack 1 win 65535
-        < . 1019:1020 ack 1 win 65535
-        < . 1021:1022 ack 1 win 65535
-        < . 1023:1024 ack 1 win 65535
-        < . 1025:1026 ack 1 win 65535
-        < . 1027:1028 ack 1 win 65535
-        < . 1029:1030 ack 1 win 65535
-        < . 1031:1032 ack 1 win 65535
-        < . 1033:1034 ack 1 win 65535
-        < . 1035:1036 ack 1 win 65535
+        < . 1003:1004 ack 1 win 65535 anyway
+        < . 1005:1006 ack 1 win 65535 anyway
+        < . 1007:1008 ack 1 win 65535 anyway
+        < . 1009:1010 ack 1 win 65535 anyway
+        < . 1011:1012 ack 1 win 65535 anyway
+        < . 1013:1014 ack 1 win 65535 anyway
+        < . 1015:1016 ack 1 win 65535 anyway
+        < . 1017:1018 ack 1 win 65535 anyway
+        < . 1019:1020 ack 1 win 65535 anyway
+        < . 1021:1022 ack 1 win 65535 anyway
+        < . 1023:1024 ack 1 win 65535 anyway
+        < . 1025:1026 ack 1 win 65535 anyway
+        < . 1027:1028 ack 1 win 65535 anyway
+        < . 1029:1030 ack 1 win 65535 anyway
+        < . 1031:1032 ack 1 win 65535 anyway
+        < . 1033:1034 ack 1 win 65535 anyway
+        < . 1035:1036 ack 1 win 65535 anyway
         drain
         < . 1:1001 ack 1 win 65535
         drain
@@ -116,9 +116,9 @@ pub(super) const CASES: &[Case] = &[
         < . 1002:2001 ack 1 win 65535
         drain
         < . 1010:2001 ack 1 win 65535
-        < . 1018:2001 ack 1 win 65535
-        < . 1026:2001 ack 1 win 65535
-        < . 1034:2001 ack 1 win 65535
+        < . 1018:2001 ack 1 win 65535 anyway
+        < . 1026:2001 ack 1 win 65535 anyway
+        < . 1034:2001 ack 1 win 65535 anyway
         drain
         state Established
         ",

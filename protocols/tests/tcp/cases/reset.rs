@@ -106,6 +106,7 @@ pub(super) const CASES: &[Case] = &[
         > . 101 ack 1
         readable 0
         < . 1:1001 ack 1000000000 win 65535
+        drain
         readable 0
         state Established
         ",

@@ -40,8 +40,8 @@ pub(super) const CASES: &[Case] = &[
         "
         passive mss=1000 ts
         < . 1001:1101 ack 1 win 65535 <ts 1001>
-        < . 2001:2101 ack 1 win 65535 <ts 1001>
-        < . 3001:3101 ack 1 win 65535 <ts 1001>
+        < . 2001:2101 ack 1 win 65535 <ts 1001> anyway
+        < . 3001:3101 ack 1 win 65535 <ts 1001> anyway
         drain
         < . 4001:4101 ack 1 win 65535 <ts 1001>
         > . 1 ack 1 <ts,sack 4001:4101 3001:3101 2001:2101>
@@ -54,7 +54,7 @@ pub(super) const CASES: &[Case] = &[
         "
         passive mss=1000
         < . 1001:2001 ack 1 win 65535
-        < . 3001:4001 ack 1 win 65535
+        < . 3001:4001 ack 1 win 65535 anyway
         drain
         < . 2001:3001 ack 1 win 65535
         > . 1 ack 1 <sack 1001:4001>
@@ -116,9 +116,9 @@ pub(super) const CASES: &[Case] = &[
         < . 1 ack 1 win 65535 <sack 3001:5001 1001:2001>
         > . 1:1001
         < . 1 ack 1 win 65535 <sack 3001:6001 1001:2001>
+        > . 2001:3001
         < . 1 ack 1 win 65535 <sack 3001:7001 1001:2001>
         < . 1 ack 1 win 65535 <sack 3001:10001 1001:2001>
-        > . 2001:3001
         silence
         < . 1 ack 2001 win 65535 <sack 3001:10001>
         silence
@@ -153,9 +153,9 @@ pub(super) const CASES: &[Case] = &[
         sent = 4
         +10ms < . 1 ack 1 win 65535 <sack 9001:12001>
         < . 1 ack 1 win 65535 <sack 3001:2001>
-        < . 1 ack 1 win 65535 <sack 2001:2001>
-        < . 1 ack 1 win 65535 <sack -5000:-3000>
-        < . 1 ack 1 win 65535 <sack 1001:90001>
+        < . 1 ack 1 win 65535 <sack 2001:2001> anyway
+        < . 1 ack 1 win 65535 <sack -5000:-3000> anyway
+        < . 1 ack 1 win 65535 <sack 1001:90001> anyway
         stat retransmits <= 1
         drain
         < . 1 ack 4001 win 65535
@@ -194,7 +194,6 @@ pub(super) const CASES: &[Case] = &[
         +2s pass
         < . 1 ack 2001 win 65535
         +0ms..10s > . 2001:3001
-        < . 1 ack 3001 win 65535
         +0ms..10s > . 3001:4001
         < . 1 ack 4001 win 65535
         +5m silence
@@ -203,13 +202,14 @@ pub(super) const CASES: &[Case] = &[
     case(
         "selectively acknowledged bytes stay in the ring until they are acknowledged for good",
         "RFC 2018 8",
-        "snd=8192",
+        "snd=8192 nodelay",
         "
         passive mss=1000
         write 8192
         drain
         < . 1 ack 1 win 65535 <sack 1001:8193>
         writable 0
+        drain
         < . 1 ack 8193 win 65535
         writable 8192
         ",
@@ -225,16 +225,16 @@ pub(super) const CASES: &[Case] = &[
         +100ms < . 1 ack 1 win 65535 <sack 9001:10001 7001:8001 5001:6001 3001:4001>
         > . 1:1001
         drain
-        +100ms < . 1 ack 3001 win 65535 <sack 3001:4001 9001:10001 7001:8001 5001:6001>
+        +100ms < . 1 ack 4001 win 65535 <sack 9001:10001 7001:8001 5001:6001>
         drain
-        +100ms < . 1 ack 5001 win 65535 <sack 9001:10001 7001:8001 5001:6001>
+        < . 1 ack 6001 win 65535 <sack 9001:10001 7001:8001>
         drain
-        +100ms < . 1 ack 7001 win 65535 <sack 9001:10001 7001:8001>
+        +50ms < . 1 ack 8001 win 65535 <sack 9001:10001>
         drain
-        +100ms < . 1 ack 10001 win 65535
+        +50ms < . 1 ack 10001 win 65535
         +5m silence
         stat retransmits <= 6
-        stat retransmits >= 5
+        stat retransmits >= 4
         ",
     ),
 ];

@@ -100,9 +100,9 @@ pub(super) const CASES: &[Case] = &[
         "
         passive mss=1000
         < . 1:1001 ack 1 win 65535
-        < . 1001:2001 ack 1 win 65535
-        < . 2001:3001 ack 1 win 65535
-        < . 3001:4001 ack 1 win 65535
+        < . 1001:2001 ack 1 win 65535 anyway
+        < . 2001:3001 ack 1 win 65535 anyway
+        < . 3001:4001 ack 1 win 65535 anyway
         drain
         < . 4001:4097 ack 1 win 65535
         +0ms..500ms > . 1 ack 4097 win 0
@@ -116,8 +116,8 @@ pub(super) const CASES: &[Case] = &[
         "
         passive mss=1460
         < . 1:1461 ack 1 win 65535
-        < . 1461:2921 ack 1 win 65535
-        < . 2921:4097 ack 1 win 65535
+        < . 1461:2921 ack 1 win 65535 anyway
+        < . 2921:4097 ack 1 win 65535 anyway
         drain
         +500ms pass
         read 100
@@ -135,8 +135,8 @@ pub(super) const CASES: &[Case] = &[
         "
         passive mss=1460
         < . 1:1461 ack 1 win 65535
-        < . 1461:2921 ack 1 win 65535
-        < . 2921:4097 ack 1 win 65535
+        < . 1461:2921 ack 1 win 65535 anyway
+        < . 2921:4097 ack 1 win 65535 anyway
         drain
         +500ms pass
         read 4096
@@ -266,7 +266,8 @@ pub(super) const CASES: &[Case] = &[
         +61s pass
         < . 1 ack 1 win 10000
         +0ms..61s > . 1:1001
-        < . 1 ack 3001 win 10000
+        < . 1 ack 3001 win 10000 anyway
+        drain
         +5m silence
         ",
     ),
