@@ -90,7 +90,10 @@ impl Connection {
         }
         let (sequence, acknowledgement) = (segment.sequence, segment.acknowledgement);
         let is_old = acknowledgement.is_before(hot.una);
-        let is_newer = hot.wl1.is_before(sequence)
+        // What acknowledges more tells of a later time, whatever its number: a repetition. Its window
+        // belongs to its acknowledgement.
+        let is_newer = hot.una.is_before(acknowledgement)
+            || hot.wl1.is_before(sequence)
             || (hot.wl1 == sequence && !acknowledgement.is_before(hot.wl2));
         if is_old || !is_newer {
             return false;

@@ -81,6 +81,8 @@ impl Listener {
         if segment.has(TcpFlags::ACK) {
             return match self.taste(now_ns, tuple, segment, config) {
                 Some(established) => Answer::Established(established),
+                // It may follow one that is late or lost and brings the cookie, or will again.
+                None if segment.span() > 0 && self.has_cookies_out(now_ns) => Answer::Nothing,
                 None => answer_unknown(segment).map_or(Answer::Nothing, Answer::Reset),
             };
         }
@@ -103,12 +105,17 @@ impl Listener {
         segment: &Segment,
         config: &Config,
     ) -> Option<Established> {
-        let age_ns = now_ns.saturating_sub(self.baked_ns);
-        if !self.is_baked || age_ns >> cookie::PERIOD_BITS > 1 || segment.has(TcpFlags::SYN) {
+        if !self.has_cookies_out(now_ns) || segment.has(TcpFlags::SYN) {
             return None;
         }
         cookie::taste(&self.secret, tuple, segment, config, now_ns)
             .or_else(|| cookie::taste(&self.previous, tuple, segment, config, now_ns))
+    }
+
+    /// Whether a cookie that was sent may still come back.
+    const fn has_cookies_out(&self, now_ns: u64) -> bool {
+        let age_ns = now_ns.saturating_sub(self.baked_ns);
+        self.is_baked && age_ns >> cookie::PERIOD_BITS <= 1
     }
 
     fn bake(&self, now_ns: u64, tuple: &Tuple, syn: &Segment, config: &Config) -> Outgoing {

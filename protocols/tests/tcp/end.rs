@@ -318,8 +318,9 @@ impl End {
         let last = out.sequence.wrapping_add(length);
         assert!(
             length == 1 || !allowed.is_before(last),
-            "{} bytes beyond the peer's window",
-            last.diff(allowed)
+            "{length} bytes at {at}, {} beyond the peer's window: {:?}",
+            last.diff(allowed),
+            self.connection.statistics()
         );
         self.sent_bytes += u64::from(length);
         (0..length)

@@ -70,6 +70,23 @@ pub(super) const CASES: &[Case] = &[
         ",
     ),
     case(
+        "data that overtakes a cookie does not end what the cookie begins",
+        "RFC 4987 3.6 (nothing is kept, so nothing is known to be wrong)",
+        "backlog=0",
+        "
+        < S 0 win 8000 <mss 1460>
+        > S. 0 ack 1
+        +50ms < . 101:201 ack 1 win 8000
+        silence
+        +50ms < . 1:101 ack 1 win 8000
+        state Established
+        +0ms..500ms > . 1 ack 101
+        < . 101:201 ack 1 win 8000
+        +0ms..500ms > . 1 ack 201
+        readable 200
+        ",
+    ),
+    case(
         "cookies round the peer's segment size down",
         "RFC 4987 3.6",
         "backlog=0",

@@ -214,6 +214,21 @@ pub(super) const CASES: &[Case] = &[
         ",
     ),
     case(
+        "a repetition that acknowledges more brings its window with it",
+        "RFC 9293 3.8.6 (a window counts from its acknowledgement)",
+        "",
+        "
+        passive mss=1000 win=4000
+        write 9000
+        sent = 4
+        < . 1001:2001 ack 1 win 4000
+        drain
+        < . 1:1001 ack 4001 win 1000
+        > . 4001:5001 ack 2001
+        silence
+        ",
+    ),
+    case(
         "less than a segment and less than half the window waits",
         "RFC 9293 3.8.6.2.1 (override 0.1 to 1 s)",
         "",

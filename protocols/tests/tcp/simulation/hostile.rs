@@ -202,8 +202,8 @@ fn dark(seed: u64) {
         ..config
     });
     let users = [
-        User::new(seed, 400_000, 0),
-        User::new(seed + 1000, 400_000, 0),
+        User::new(seed, 1_000_000, 0),
+        User::new(seed + 1000, 1_000_000, 0),
     ];
     let opens = Ours::connecting(0, configs[0], 0, seed);
     let listens = Ours::listening(1, configs[1], 0, seed, 16);
