@@ -90,8 +90,8 @@ impl Connection {
         }
         let (sequence, acknowledgement) = (segment.sequence, segment.acknowledgement);
         let is_old = acknowledgement.is_before(hot.una);
-        // What acknowledges more tells of a later time, whatever its number: a repetition. Its window
-        // belongs to its acknowledgement.
+        // What acknowledges more tells of a later time, whatever its number: a repetition. Its
+        // window belongs to its acknowledgement.
         let is_newer = hot.una.is_before(acknowledgement)
             || hot.wl1.is_before(sequence)
             || (hot.wl1 == sequence && !acknowledgement.is_before(hot.wl2));
