@@ -143,7 +143,7 @@ impl Connection {
         if !self.cold.board.advance(acknowledgement) {
             hot.lost_to = hot.nxt;
         }
-        let mss = u32::from(hot.segment_bytes);
+        let mss = self.mss();
         self.leave_recovery(bytes, mss);
         let hot = &mut self.hot;
         if hot.phase != Phase::Recovery {
@@ -232,6 +232,7 @@ impl Connection {
 
     /// The peer saw marks. RFC 3168 section 6.1.2: one reduction a window.
     fn take_echo(&mut self, segment: &Segment) {
+        let (mss, flight) = (self.mss(), self.in_flight());
         let hot = &mut self.hot;
         let is_news = hot.flags.contains(Flags::ECN)
             && segment.has(TcpFlags::ECE)
@@ -243,8 +244,7 @@ impl Connection {
         hot.reduced_to = hot.nxt;
         hot.flags.insert(Flags::REDUCED_DUE);
         if hot.phase == Phase::Open {
-            let flight = hot.nxt.diff(hot.una).max(0) as u32;
-            hot.control.on_loss(flight, u32::from(hot.segment_bytes));
+            hot.control.on_loss(flight, mss);
         }
     }
 }

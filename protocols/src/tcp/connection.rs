@@ -148,7 +148,7 @@ impl Connection {
 
     /// Both ends know each other's numbers.
     pub(super) fn establish(&mut self, now_ns: u64, config: &Config) -> Events {
-        let mss = u32::from(self.hot.segment_bytes);
+        let mss = self.mss();
         let hot = &mut self.hot;
         let is_lossy = hot.flags.contains(Flags::SYN_REPEATED);
         hot.trip.is_slow = is_lossy && hot.trip.smoothed_ns == 0;
@@ -343,6 +343,15 @@ impl Connection {
         }
     }
 
+    /// Payload of a whole segment, but for SACK: what congestion is counted in.
+    pub(super) const fn mss(&self) -> u32 {
+        let size = self.hot.segment_bytes as u32;
+        match self.hot.flags.contains(Flags::TIMESTAMPS) {
+            true => size.saturating_sub(TIMESTAMPS_BYTES),
+            false => size,
+        }
+    }
+
     /// Numbers that were sent and not acknowledged.
     pub(super) const fn in_flight(&self) -> u32 {
         self.hot.nxt.diff(self.hot.una) as u32
@@ -387,6 +396,8 @@ pub(super) const fn after(now_ns: u64, ns: u64) -> u64 {
     if then == 0 { 1 } else { then }
 }
 
+/// Bytes of a timestamps option, padded.
+const TIMESTAMPS_BYTES: u32 = 12;
 /// Segments that may overtake another one, to begin with. RFC 6675, DupThresh.
 pub(super) const TOLERANCE: u8 = 3;
 /// A peer's smaller wish is not heard: options must fit, with something left.

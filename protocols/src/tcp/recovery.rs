@@ -18,7 +18,7 @@ impl Connection {
             nxt: hot.nxt,
             lost_to: hot.lost_to,
             tolerance: u32::from(hot.tolerance),
-            mss: u32::from(hot.segment_bytes),
+            mss: self.mss(),
         }
     }
 
@@ -34,7 +34,7 @@ impl Connection {
         if hot.flags.contains(Flags::SACK) || hot.duplicates == 0 {
             return pipe;
         }
-        pipe.saturating_sub(hot.duplicates.saturating_mul(u32::from(hot.segment_bytes)))
+        pipe.saturating_sub(hot.duplicates.saturating_mul(self.mss()))
     }
 
     /// After acknowledgement and SACK were taken: is something lost?
@@ -82,8 +82,7 @@ impl Connection {
 
     /// Something is lost: less is sent, and the lost is repeated.
     pub(super) fn recover(&mut self, now_ns: u64, config: &Config) {
-        let mss = u32::from(self.hot.segment_bytes);
-        let flight = self.in_flight();
+        let (mss, flight) = (self.mss(), self.in_flight());
         let hot = &mut self.hot;
         if hot.reduced_to.is_before(hot.una) || hot.reduced_to == hot.una {
             hot.control.on_loss(flight, mss);
@@ -146,8 +145,7 @@ impl Connection {
 
     /// Nothing came back in time. RFC 6298 section 5.4 to 5.7.
     pub(super) fn on_timeout(&mut self, now_ns: u64, config: &Config) {
-        let mss = u32::from(self.hot.segment_bytes);
-        let flight = self.in_flight();
+        let (mss, flight) = (self.mss(), self.in_flight());
         let hot = &mut self.hot;
         hot.control.on_timeout(flight, mss, hot.trip.backoff == 0);
         if hot.trip.backoff >= DOUBTS {
@@ -219,7 +217,7 @@ impl Connection {
         segment: &Segment,
         config: &Config,
     ) {
-        let end = self.cold.tail_end;
+        let (end, mss) = (self.cold.tail_end, self.mss());
         let hot = &mut self.hot;
         if !hot.flags.contains(Flags::TAIL_PROBED) {
             return;
@@ -245,9 +243,8 @@ impl Connection {
         } else if end.is_before(acknowledgement) {
             // The probe mended a loss, which counts as one.
             hot.flags.remove(Flags::TAIL_PROBED);
-            let flight = hot.nxt.diff(hot.una).max(0) as u32;
-            hot.control
-                .on_loss(flight.max(2), u32::from(hot.segment_bytes));
+            // What was under way when it was lost is not known any more: the window was.
+            hot.control.on_loss(hot.control.window(), mss);
         }
     }
 }

@@ -159,10 +159,14 @@ impl Connection {
             return None;
         }
         self.hot.flags.remove(Flags::PACED);
-        let segment = self
-            .poll_lost(now_ns, config, most_bytes, has_lost)
-            .or_else(|| self.poll_tail_probe(now_ns))
-            .or_else(|| self.poll_new(now_ns, config, most_bytes))?;
+        let lost = if has_lost { self.next_lost() } else { None };
+        let segment = match lost {
+            // Nothing new before what was lost.
+            Some((from, to)) => self.poll_lost(now_ns, config, most_bytes, from, to)?,
+            None => self
+                .poll_tail_probe(now_ns)
+                .or_else(|| self.poll_new(now_ns, config, most_bytes))?,
+        };
         let hot = &mut self.hot;
         hot.control.on_sent(now_ns, segment.payload.length);
         if hot.timer_ns == 0 {
@@ -179,22 +183,25 @@ impl Connection {
     }
 
     /// What was lost and not repeated.
+    fn next_lost(&mut self) -> Option<(TcpSequence, TcpSequence)> {
+        let lost = self.cold.board.next_lost(&self.flight());
+        if lost.is_none() {
+            self.hot.flags.remove(Flags::REPEAT_DUE);
+        }
+        lost
+    }
+
+    /// Repeats `[from, to)`, or a part.
     fn poll_lost(
         &mut self,
         now_ns: u64,
         config: &Config,
         most_bytes: u32,
-        has_lost: bool,
+        from: TcpSequence,
+        to: TcpSequence,
     ) -> Option<Outgoing> {
-        if !has_lost {
-            return None;
-        }
         let is_forced = self.hot.flags.contains(Flags::REPEAT_DUE);
         let flight = self.flight();
-        let Some((from, to)) = self.cold.board.next_lost(&flight) else {
-            self.hot.flags.remove(Flags::REPEAT_DUE);
-            return None;
-        };
         let options = self.options(now_ns);
         let size = self.payload_bytes(&options);
         let lost = to.diff(from).max(0) as u32;
@@ -359,10 +366,11 @@ impl Connection {
 
     /// RFC 5681 section 4.1.
     fn restart_after_idle(&mut self, now_ns: u64, config: &Config, flight: u32) {
+        let mss = self.mss();
         let hot = &mut self.hot;
         let silence_ns = now_ns.saturating_sub(hot.sent_ns);
         if flight == 0 && hot.sent_ns != 0 && silence_ns > hot.trip.timeout_ns(config) {
-            hot.control.on_idle(u32::from(hot.segment_bytes));
+            hot.control.on_idle(mss);
             hot.sent_ns = now_ns;
         }
     }
