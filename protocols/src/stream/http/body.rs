@@ -82,7 +82,7 @@ impl Body {
         trailer: &mut Fields,
         limits: &Limits,
     ) -> Result<bool, Status> {
-        self.line += 1;
+        self.line = self.line.saturating_add(1);
         self.place = match (self.place, byte) {
             (Place::SizeStart | Place::Size, _) if let Some(digit) = hex(byte) => {
                 self.size_digit(digit, limits)?;

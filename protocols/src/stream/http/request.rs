@@ -245,7 +245,7 @@ impl Parser {
                 false => Ok(Stage::Body),
             };
         }
-        self.head_bytes += 1;
+        self.head_bytes = self.head_bytes.saturating_add(1);
         if self.head_bytes > limits.head {
             return Err(self.excess());
         }
@@ -269,7 +269,7 @@ impl Parser {
             }
             (Stage::Target, b' ') => self.end_target(),
             (Stage::Target, _) => {
-                self.target_bytes += 1;
+                self.target_bytes = self.target_bytes.saturating_add(1);
                 if self.target_bytes > limits.target {
                     return Err(Status::UriTooLong);
                 }

@@ -99,16 +99,22 @@ impl Writer<'_> {
     }
 
     fn number(&mut self, number: u64) {
-        let mut power = 1;
-        while number / power >= 10 {
-            power *= 10;
+        let mut digits = [0; MOST_DIGITS];
+        let (mut left, mut start) = (number, MOST_DIGITS);
+        for digit in digits.iter_mut().rev() {
+            *digit = b'0' + (left % 10) as u8;
+            left /= 10;
+            start -= 1;
+            if left == 0 {
+                break;
+            }
         }
-        while power > 0 {
-            self.put(&[b'0' + (number / power % 10) as u8]);
-            power /= 10;
-        }
+        self.put(digits.get(start..).unwrap_or(&[]));
     }
 }
+
+/// Digits of the largest number.
+const MOST_DIGITS: usize = 20;
 
 #[cfg(test)]
 mod tests {
