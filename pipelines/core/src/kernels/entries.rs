@@ -9,8 +9,8 @@
 
 use crate::format::{MemifClient, MemifServer, Mlx5, Xdp};
 use crate::kernels::{
-    Apart, ClockStep, IcrcSweep, MacSwap, ParseSweep, Perform, PublishTime, ReceiveCount, Together,
-    Transmit, Transport,
+    Apart, ClockStep, IcrcSweep, MacSwap, ParseSweep, Perform, PublishTime, ReceiveCount, Streams,
+    Together, Transmit, Transport,
 };
 use crate::stages::BuiltIn;
 
@@ -54,6 +54,19 @@ crate::kernel! {
     transport_memif_client = Transport<MemifClient>,
     /// Carries out the work queues of messages, over memif rings of the peer.
     transport_memif_server = Transport<MemifServer>,
+}
+
+crate::kernel! {
+    /// Engines of streams, for each ring format.
+    pub fn streams:
+    /// Terminates TCP, over mlx5 queues.
+    streams_mlx5 = Streams<Mlx5>,
+    /// Terminates TCP, over AF_XDP rings.
+    streams_xdp = Streams<Xdp>,
+    /// Terminates TCP, over memif rings of ours.
+    streams_memif_client = Streams<MemifClient>,
+    /// Terminates TCP, over memif rings of the peer.
+    streams_memif_server = Streams<MemifServer>,
 }
 
 crate::kernel! {

@@ -1,5 +1,5 @@
-//! The kernels: the interpreter of pipelines, the transport of messages, and plain ones that
-//! measure.
+//! The kernels: the interpreter of pipelines, the transport of messages, streams, and plain ones
+//! that measure.
 
 mod count;
 mod gauge;
@@ -8,6 +8,7 @@ mod measure;
 mod output;
 mod perform;
 mod pipeline;
+mod streams;
 mod transmit;
 mod transport;
 
@@ -18,6 +19,7 @@ pub use gauge::{
 pub use measure::{MacSwap, MeasureCounters, MeasureParameters, MeasurePort, ReceiveCount};
 pub use perform::{Apart, Party, Perform, ScriptParameters, Together};
 pub use pipeline::Pipeline;
+pub use streams::{StreamParameters, Streams};
 pub use transmit::{
     MAX_TEMPLATES, TEMPLATE_BYTES, Template, Transmit, TransmitCounters, TransmitParameters,
     TransmitPort,
