@@ -171,6 +171,7 @@ impl Setting {
         let more = [
             entries::gauges(),
             entries::transports(),
+            entries::streams(),
             entries::applications(),
         ];
         names.extend(more.into_iter().flatten().map(|row| row.name));

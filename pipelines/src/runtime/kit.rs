@@ -67,6 +67,16 @@ impl Kit {
         row.ok_or(Error::NoKernel { name })
     }
 
+    /// The engine of streams over queues of a format.
+    ///
+    /// # Errors
+    /// [`Error::NoKernel`].
+    pub fn streams(word: &str) -> Result<&'static KernelRow, Error> {
+        let name = format!("streams_{word}");
+        let row = entries::streams().iter().find(|row| row.name == name);
+        row.ok_or(Error::NoKernel { name })
+    }
+
     /// A kernel that is an application of messages.
     ///
     /// # Errors

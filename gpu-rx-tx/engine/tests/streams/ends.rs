@@ -7,13 +7,14 @@
 use std::cell::Cell;
 use std::mem::offset_of;
 
-use warpwire_device::{CopyBlock, Scalar, ScalarHost};
+use warpwire_device::{CopyBlock, Scalar, ScalarHost, Simt};
 use warpwire_engine::streams::tables::*;
 use warpwire_engine::streams::{Bits, StreamEngine};
 use warpwire_engine::tables::Path;
 use warpwire_protocols::tcp::{Config, Tuple};
 use warpwire_ring::{DeviceAddress, memory};
 
+use crate::widths::Lanes;
 use crate::wires::{Pages, Wire};
 
 /// What an end is made of.
@@ -74,6 +75,8 @@ pub(crate) struct End<W> {
     pub(crate) inject: DeviceAddress,
     pub(crate) mac: [u8; 6],
     pub(crate) address: Address,
+    /// Runs 32 lanes.
+    pub(crate) is_wide: bool,
 }
 
 pub(crate) const LISTENERS: u32 = 2;
@@ -155,21 +158,17 @@ impl<W: Wire> End<W> {
             inject,
             mac: [2, 0, 0, 0, 0, number],
             address,
+            is_wide: false,
         }
     }
 
-    /// Runs the engine for some rounds; whether any of them had work.
-    pub(crate) fn run(&mut self, clock: &Clock, rounds: u32) -> bool {
-        let simt = Scalar::new(clock);
-        // SAFETY: the end's own memory; nobody else drives it.
-        let engine = unsafe { StreamEngine::<W::Rx, W::Tx>::attach(self.block) };
-        let mut engine = engine.expect("attaches");
-        let mut busy = false;
-        for _ in 0..rounds {
-            busy |= engine.step(&simt).expect("goes on");
+    /// Runs the engine for some rounds.
+    pub(crate) fn run(&mut self, clock: &Clock, rounds: u32) {
+        if self.is_wide {
+            let block = self.block;
+            return Lanes::new(clock.0.get()).run(|simt| run::<W, _>(simt, block, rounds));
         }
-        engine.save(&simt);
-        busy
+        run::<W, _>(&Scalar::new(clock), self.block, rounds);
     }
 
     /// Asks for something; runs the engine until there is an answer.
@@ -387,6 +386,17 @@ impl<W: Wire> End<W> {
         self.tables.check_marks();
         self.wire.check_untouched();
     }
+}
+
+/// An engine goes on where it stands.
+fn run<W: Wire, S: Simt>(simt: &S, block: &StreamBlock, rounds: u32) {
+    // SAFETY: an end's own memory; nobody else drives it.
+    let engine = unsafe { StreamEngine::<W::Rx, W::Tx>::attach(block) };
+    let mut engine = engine.expect("attaches");
+    for _ in 0..rounds {
+        engine.step(simt).expect("goes on");
+    }
+    engine.save(simt);
 }
 
 /// Listeners, and their rings.

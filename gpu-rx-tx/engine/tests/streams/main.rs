@@ -1,4 +1,4 @@
-//! Engines of streams over the rings of every format, at width 1: two ends on one thread with a
+//! Engines of streams over the rings of every format: two ends on one thread with a
 //! network between them whose faults a seed decides, and applications that use words alone.
 
 mod ends;
@@ -8,6 +8,7 @@ mod ground;
 mod limits;
 mod net;
 mod strangers;
+mod widths;
 #[path = "../../../device/tests/queues/wires/mod.rs"]
 #[expect(dead_code, reason = "the device crate's own tests use more of it")]
 mod wires;
