@@ -26,7 +26,7 @@ impl Patience<'_> {
             (false, false) => return Ok(()),
             (true, _) => "was interrupted",
             (_, true) => {
-                "took longer than the whole run may; start the other end first, or run for longer"
+                "took longer than it may; start the other end, in the other role, or give it more"
             }
         };
         Err(Error::Stopped {

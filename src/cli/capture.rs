@@ -1,8 +1,30 @@
 //! `--capture FILE` of commands that send messages.
 
+use std::fs::OpenOptions;
+use std::path::Path;
+
 use warpwire_pipelines::messaging::Device;
 
 use super::Failure;
+
+/// Whether the file can be written, before anybody waits for anybody.
+pub(super) fn check(path: Option<&Path>) -> Result<(), Failure> {
+    let Some(path) = path else {
+        return Ok(());
+    };
+    let is_new = !path.exists();
+    let mut options = OpenOptions::new();
+    let opened = options.write(true).create(true).truncate(false).open(path);
+    opened.map_err(|source| Failure::File {
+        path: path.to_owned(),
+        source,
+    })?;
+    if is_new {
+        // It comes again with the first packet.
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
 
 /// Ends the capture of a device, if there is one, and says what it holds; then the outcome of what
 /// was captured, which counts for more than a file that could not be written.

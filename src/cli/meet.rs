@@ -36,7 +36,11 @@ pub(super) fn meet(
         return Ok((conversation, Role::Client));
     }
     let heed = Heed::begin()?;
-    let listener = Listener::bind(&format!("[::]:{port}"))?;
+    let listener = Listener::bind(&format!("[::]:{port}")).map_err(|error| {
+        Failure::Words(format!(
+            "-p {port}: {error}; end who listens there, or write another port at both ends"
+        ))
+    })?;
     eprintln!("waiting for a client at TCP port {port}");
     while !heed.is_stopped() {
         match listener.accept(LOOK, patience) {

@@ -194,6 +194,11 @@ fn end(outcome: Result<(), Failure>) -> ExitCode {
     }
 }
 
+/// Writes a line to standard output.
+fn say(line: impl std::fmt::Display) -> Result<(), Failure> {
+    Ok(writeln!(std::io::stdout().lock(), "{line}")?)
+}
+
 /// Writes a line to standard error. Nobody is left to tell if that cannot be written.
 fn complain(words: &impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{words}");

@@ -1,6 +1,7 @@
 //! `warpwire pingpong`: messages back and forth, as `ibv_rc_pingpong` and its siblings do, with any
 //! of them at the other end; or with a warpwire, and terms that both negotiate.
 
+use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ use warpwire_ring::mlx5::post::{Order, Payload};
 use super::chance::chance;
 use super::meet::meet;
 use super::perftest::{Connection, LONGEST_MESSAGE, LONGEST_PATIENCE};
-use super::{Failure, capture};
+use super::{Failure, capture, say};
 
 /// Send messages back and forth with ibv_rc_pingpong, ibv_uc_pingpong or ibv_ud_pingpong
 #[derive(clap::Args)]
@@ -181,6 +182,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         )));
     }
     messaging::check(arguments.nic.as_deref())?;
+    capture::check(arguments.capture.as_deref())?;
     let (mut conversation, role) = meet(arguments.host.as_deref(), arguments.port, patience)?;
     let config = arguments.config(size);
     let mut device = match arguments.gid {
@@ -188,6 +190,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         None => Device::open(conversation.peer_address(), &config)?,
     };
     let outcome = play(arguments, &device, &mut conversation, role, (mtu, size));
+    // Without its interface it is not the peer who is to be asked.
+    let outcome = outcome.or_else(|failure| device.look().map_err(Failure::from).and(Err(failure)));
     capture::end(&mut device, outcome)
 }
 
@@ -217,15 +221,18 @@ fn play(
     if arguments.negotiate {
         let offer = arguments.terms.offer(arguments, device, mtu, &own);
         let agreement = own::negotiate(conversation, role, &offer)?;
-        print!("{agreement}");
+        write!(std::io::stdout().lock(), "{agreement}")?;
         run.settle(&agreement)?.ok_or_else(nobody)?;
         own::ready(conversation)?;
         run.play(role == Role::Client)?;
         return Ok(own::part(conversation)?);
     }
-    println!("  local address:  {own}");
+    say(format_args!("  local address:  {own}"))?;
     let peer = run.exchange(conversation, role, &own, mtu)?;
-    println!("  remote address: {}", peer.ok_or_else(nobody)?);
+    say(format_args!(
+        "  remote address: {}",
+        peer.ok_or_else(nobody)?
+    ))?;
     run.play(role == Role::Client)
 }
 
@@ -238,7 +245,8 @@ impl Arguments {
                 pairs: 1,
                 log_receive: 10,
                 log_send: 4,
-                first_number: 0x0200,
+                // A peer may remember numbers of who was here before.
+                first_number: 0x0200 | chance() as u32 & 0x00ff_fc00,
                 ..EndpointConfig::default()
             },
             patience: Duration::from_secs(self.patience),
@@ -444,15 +452,15 @@ impl<'a> Run<'a> {
         let iterations = f64::from(self.arguments.iterations);
         let bytes = f64::from(self.size) * iterations * 2.0;
         let seconds = elapsed.as_secs_f64();
-        println!(
+        say(format_args!(
             "{bytes:.0} bytes in {seconds:.2} seconds = {:.2} Mbit/sec",
             bytes * 8.0 / seconds / 1e6
-        );
-        println!(
+        ))?;
+        say(format_args!(
             "{} iters in {seconds:.2} seconds = {:.2} usec/iter",
             self.arguments.iterations,
             seconds * 1e6 / iterations
-        );
+        ))?;
         if self.arguments.check {
             let mut bytes = vec![0; self.size as usize];
             self.device.read(GRH, &mut bytes)?;

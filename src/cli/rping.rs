@@ -20,7 +20,8 @@ use warpwire_ring::mlx5::post::{Gather, Order, Payload};
 
 use super::chance::chance;
 use super::perftest::LONGEST_PATIENCE;
-use super::{Failure, capture, signals};
+use super::signals::Heed;
+use super::{Failure, capture, say};
 
 /// Read and write a text to and fro over a connection by RDMA-CM, as rping does
 #[derive(clap::Args)]
@@ -79,8 +80,10 @@ const LEAST: i64 = 23;
 const MOST: i64 = 65535;
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let stop = signals::heed()?;
+    let heed = Heed::begin()?;
+    let stop = heed.flag();
     messaging::check(arguments.nic.as_deref())?;
+    capture::check(arguments.capture.as_deref())?;
     let config = DeviceConfig {
         fused: false,
         capture: arguments.capture.clone(),
@@ -91,7 +94,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             management: true,
             log_send: 5,
             log_receive: 5,
-            first_number: 0x0800,
+            // A peer may remember numbers of who was here before.
+            first_number: 0x0800 | chance() as u32 & 0x00ff_f000,
             ..EndpointConfig::default()
         },
         patience: Duration::from_secs(arguments.patience),
@@ -99,9 +103,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let address = arguments.address.as_deref();
     if arguments.client {
+        // Nothing is there yet that would have to end well.
+        heed.end();
         let server = resolve(address.unwrap_or_default(), arguments.port)?;
         let mut device = Device::open(server.ip(), &config)?;
-        let outcome = ask(arguments, &device, server, &stop);
+        let outcome = ask(arguments, &device, server, &heed);
+        // Without its interface it is not the peer who is to be asked.
+        let outcome =
+            outcome.or_else(|failure| device.look().map_err(Failure::from).and(Err(failure)));
         return capture::end(&mut device, outcome);
     }
     let own = address.map(|address| resolve(address, arguments.port));
@@ -134,12 +143,14 @@ fn ask(
     arguments: &Arguments,
     device: &Device,
     server: SocketAddr,
-    stop: &Arc<AtomicBool>,
+    heed: &Heed,
 ) -> Result<(), Failure> {
+    let stop = &heed.flag();
     let patience = Duration::from_secs(arguments.patience);
     let manager = Manager::start(device)?;
     let mut dialogue = Dialogue::new(arguments, device, stop)?;
     let connection = manager.connect(device, &mut dialogue.pair, server, &offer(), patience)?;
+    heed.go_on();
     dialogue.debug("connected");
     dialogue.connection = Some(connection);
     let mut number = 0;
@@ -166,7 +177,17 @@ fn serve(arguments: &Arguments, device: &Device, stop: &Arc<AtomicBool>) -> Resu
     eprintln!("waiting for a client at {address}, port {port}");
     let mut dialogue = Dialogue::new(arguments, device, stop)?;
     loop {
-        if !dialogue.welcome(&listener)? {
+        let is_there = match dialogue.welcome(&listener) {
+            // Who asked is gone; others may come.
+            Err(failure) if arguments.persistent && is_of_client(&failure) => {
+                super::complain(&failure);
+                dialogue.pair.reset()?;
+                dialogue.fill()?;
+                continue;
+            }
+            outcome => outcome?,
+        };
+        if !is_there {
             // Who serves one client after the other is ended by a signal.
             return match arguments.persistent {
                 true => Ok(()),
@@ -184,6 +205,16 @@ fn serve(arguments: &Arguments, device: &Device, stop: &Arc<AtomicBool>) -> Resu
         dialogue.pair.reset()?;
         dialogue.fill()?;
     }
+}
+
+/// Whether it is a client that failed, and not what all clients need.
+const fn is_of_client(failure: &Failure) -> bool {
+    matches!(
+        failure,
+        Failure::Connect(
+            ConnectError::Ended { .. } | ConnectError::Late { .. } | ConnectError::Field { .. }
+        )
+    )
 }
 
 /// A connection, and what goes over it.
@@ -299,7 +330,7 @@ impl<'a> Dialogue<'a> {
                     self.connection = Some(connection);
                     return Ok(true);
                 }
-                Err(ConnectError::NoCall { .. }) => {}
+                Err(ConnectError::NoCall { .. }) => self.device.look()?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -413,7 +444,7 @@ impl<'a> Dialogue<'a> {
             )));
         }
         if self.arguments.verbose {
-            println!("ping data: {}", printable(&back));
+            say(format_args!("ping data: {}", printable(&back)))?;
         }
         Ok(true)
     }
@@ -456,7 +487,7 @@ impl<'a> Dialogue<'a> {
         if is_read && self.arguments.verbose {
             let mut bytes = vec![0; source.length as usize];
             self.device.read(TEXT, &mut bytes)?;
-            println!("server ping data: {}", printable(&bytes));
+            say(format_args!("server ping data: {}", printable(&bytes)))?;
         }
         Ok(is_read)
     }

@@ -43,6 +43,16 @@ impl Heed {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// The flag that is set by the first signal.
+    pub(super) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// Heeds signals again, after [`Heed::end`].
+    pub(super) fn go_on(&self) {
+        self.ends_at_once.store(false, Ordering::Relaxed);
+    }
+
     /// From now on the first signal ends the process, as if nobody had heeded any.
     pub(super) fn end(&self) {
         self.ends_at_once.store(true, Ordering::Relaxed);

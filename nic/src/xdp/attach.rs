@@ -95,7 +95,10 @@ impl Setup<'_> {
         retry(|| bpf::attach(&program, interface.index, mode)).map_err(|source| {
             let cure = match source.raw_os_error() {
                 Some(libc::EBUSY | libc::EEXIST) => {
-                    format!("`ip link set {name} xdp off` or stop the owner of the other program")
+                    format!(
+                        "one program has an interface: end what runs there, such as another \
+                         warpwire; one that its owner left goes by `ip link set {name} xdp off`"
+                    )
                 }
                 _ => format!("write mode=generic, or lower the MTU of {name}"),
             };

@@ -203,6 +203,14 @@ impl Device {
         &self.words
     }
 
+    /// Looks whether the interface is still there, with the own address. memif has no such thing.
+    ///
+    /// # Errors
+    /// [`Error::Interface`] with what is not as it was; [`Error::Address`].
+    pub fn look(&self) -> Result<(), Error> {
+        self.place.look()
+    }
+
     /// The own address.
     pub const fn address(&self) -> IpAddr {
         self.place.address

@@ -168,6 +168,16 @@ pub struct Endpoint {
     pub(super) format: &'static str,
 }
 
+/// MiB of memory that the machine has left, if it says so.
+fn left_mib() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kib >> 10)
+}
+
 /// Where an engine runs.
 enum Runs {
     /// In a kernel of its own, while there is one.
@@ -281,6 +291,11 @@ impl Endpoint {
             value: 0,
             must: "one with queues",
         })?;
+        let need = (table::bytes(&config) >> 20) as u64;
+        match left_mib() {
+            Some(have) if need > have / 2 => return Err(Error::TooMuch { need, have }),
+            _ => {}
+        }
         let table = table::lay_out(rings, &config)?;
         let mut arenas = vec![Arc::clone(&table.arena)];
         arenas.extend(rings.memory.iter().chain(memory).cloned());

@@ -20,6 +20,17 @@ pub enum Error {
         /// What it accepts.
         must: &'static str,
     },
+    /// The queues would take more than half of what is left of the machine's memory.
+    #[error(
+        "queues of {need} MiB are too much for a machine that has {have} MiB left; ask for fewer \
+         queue pairs, or shallower queues"
+    )]
+    TooMuch {
+        /// MiB that the endpoint takes.
+        need: u64,
+        /// MiB that are left.
+        have: u64,
+    },
     /// All queue pairs are in use.
     #[error("all {most} queue pairs of the endpoint are in use; raise `pairs`")]
     Pairs {

@@ -1,6 +1,7 @@
 //! Where a device stands: a link, an own address there, and the NIC that takes its packets.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use warpwire_nic::interfaces::{Interface, OwnAddress, addresses, interfaces};
@@ -42,6 +43,31 @@ impl Place {
             mac: interface.mac,
             mtu: interface.mtu,
             address,
+        }
+    }
+
+    /// Whether it is still as it was.
+    pub(super) fn look(&self) -> Result<(), Error> {
+        let Some(index) = self.index else {
+            return Ok(());
+        };
+        let wrong = |problem: String| Error::Interface {
+            interface: self.name.clone(),
+            problem,
+        };
+        let list = all_interfaces()?;
+        let Some(interface) = list.iter().find(|one| one.index == index) else {
+            return Err(wrong("is gone".to_owned()));
+        };
+        let name = &interface.name;
+        if !interface.up {
+            return Err(wrong(format!("is down; run `ip link set {name} up`")));
+        }
+        match UdpSocket::bind((self.address, 0)) {
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {
+                Err(wrong(format!("does not have {} any more", self.address)))
+            }
+            _ => Ok(()),
         }
     }
 

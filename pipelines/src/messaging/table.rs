@@ -373,7 +373,7 @@ fn blank_mail() -> Mail {
 }
 
 /// Bytes of everything, with room for alignment.
-fn bytes(config: &EndpointConfig) -> usize {
+pub(super) fn bytes(config: &EndpointConfig) -> usize {
     let receives = |log: u32| (16usize << (log + config.log_stride)) + (64usize << log);
     let send = 128usize << config.log_send;
     let fetches = FETCHES as usize * size_of::<Fetch>();

@@ -7,7 +7,7 @@ use warpwire_pipelines::connect::cm::{
     Connection, DatagramListener, Listener, Manager, Messages, Offer,
 };
 use warpwire_pipelines::connect::perftest::{Destination, Session};
-use warpwire_pipelines::connect::{self, Conversation, Error};
+use warpwire_pipelines::connect::{self, Channel as _, Conversation, Error};
 use warpwire_pipelines::messaging::{
     self, Device, DeviceConfig, EndpointConfig, Pair, PairConfig, connect_all,
 };
@@ -52,6 +52,8 @@ impl Plan<'_> {
     ) -> Result<(), Failure> {
         let patience = self.options.patience();
         let mut bench = Bench::new(self, device)?;
+        let mut conversation = conversation;
+        conversation.extend(patience + self.preparation());
         let rounds = self.tool.rounds(self.direction);
         let mut session = Session::greet(conversation, self.role, rounds, &bench.hello())?;
         let own = bench.destinations(std::iter::repeat_with(|| Psn::new(chance() as u32)));
@@ -111,6 +113,7 @@ impl Plan<'_> {
             ..offer.clone()
         };
         let connection = ends.connect(device, messages.pair(), &reliable, self, None)?;
+        let client = connection.terms().map(|terms| terms.there.address());
         let there = connection.terms().map(|terms| terms.there);
         messages.connected(connection);
         connect::Channel::extend(&mut messages, patience);
@@ -128,7 +131,7 @@ impl Plan<'_> {
         }
         let mut connections = Vec::new();
         for pair in &mut bench.pairs {
-            connections.push(ends.connect(device, pair, &offer, self, Some(patience))?);
+            connections.push(ends.connect(device, pair, &offer, self, client)?);
         }
         session.blank()?;
         let terms: Vec<_> = connections.iter().filter_map(Connection::terms).collect();
@@ -139,6 +142,12 @@ impl Plan<'_> {
         let own = bench.destinations(psns);
         let theirs = session.exchange(&own)?.to_vec();
         bench.measure(&mut session, &own, &theirs, json)
+    }
+
+    /// How much longer the peer may take to make its memory ready than to answer.
+    fn preparation(&self) -> Duration {
+        let bytes = 2 * u64::from(part(self.longest())) * u64::from(self.options.pairs);
+        Duration::from_secs(bytes >> 26)
     }
 
     fn config(&self) -> DeviceConfig {
@@ -260,18 +269,19 @@ impl Ends {
         }
     }
 
-    /// A connection. A server waits for who asks for no longer than `longest`, if that is said.
+    /// A connection. A server waits for anybody, or no longer than its patience for one client;
+    /// then it rejects all others.
     fn connect(
         &self,
         device: &Device,
         pair: &mut Pair,
         offer: &Offer,
         plan: &Plan<'_>,
-        longest: Option<Duration>,
+        client: Option<IpAddr>,
     ) -> Result<Connection, Failure> {
         let started = Instant::now();
-        let over = || longest.filter(|longest| started.elapsed() >= *longest);
         let patience = plan.options.patience();
+        let is_over = || client.is_some() && started.elapsed() >= patience;
         Ok(match self {
             // perftest's server begins to listen for the second connection after the first one
             // has said that it may be asked for.
@@ -288,6 +298,8 @@ impl Ends {
             }
             Self::Server { listener, heed, .. } => loop {
                 match listener.accept(LOOK) {
+                    // It is rejected as it goes.
+                    Ok(call) if client.is_some() && call.peer() != client => drop(call),
                     Ok(call) => {
                         heed.end();
                         break call.accept(device, pair, offer, patience)?;
@@ -295,11 +307,11 @@ impl Ends {
                     Err(Error::NoCall { .. }) if heed.is_stopped() => {
                         return Err(Failure::Interrupted);
                     }
-                    Err(Error::NoCall { port, .. }) => {
-                        if let Some(waited) = over() {
-                            return Err(Error::NoCall { port, waited }.into());
-                        }
+                    Err(Error::NoCall { port, .. }) if is_over() => {
+                        let waited = patience;
+                        return Err(Error::NoCall { port, waited }.into());
                     }
+                    Err(Error::NoCall { .. }) => device.look()?,
                     Err(error) => return Err(error.into()),
                 }
             },

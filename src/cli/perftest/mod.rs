@@ -4,10 +4,9 @@
 mod datagrams;
 mod ends;
 mod options;
+mod record;
 mod table;
 mod traffic;
-
-use std::fs::File;
 
 use warpwire_pipelines::connect::perftest::{Destination, Direction, Hello, Role, Session, Tool};
 use warpwire_pipelines::connect::{self, Channel};
@@ -16,9 +15,10 @@ use warpwire_protocols::rdma::{Mtu, Service};
 use warpwire_protocols::wire::Gid;
 use warpwire_protocols::wire::bth::{Psn, Qpn};
 
-use super::Failure;
+use super::{Failure, capture, say};
 use options::Options;
 pub(super) use options::{Connection, LONGEST_MESSAGE, LONGEST_PATIENCE};
+use record::Record;
 use table::Table;
 use traffic::Traffic;
 
@@ -83,12 +83,8 @@ pub(super) fn run(measure: &Measure) -> Result<(), Failure> {
     let (tool, options, size) = measure.parts();
     let plan = Plan::new(tool, options, size)?;
     messaging::check(options.nic.as_deref())?;
-    let json = options.json_file().map(|path| {
-        let file = File::create(&path);
-        file.map(|file| (path.clone(), file))
-            .map_err(|source| Failure::File { path, source })
-    });
-    let json = json.transpose()?;
+    capture::check(options.capture.as_deref())?;
+    let json = options.json_file().map(Record::open).transpose()?;
     let outcome = match options.by_cm {
         true => plan.over_cm(json),
         false => plan.over_tcp(json),
@@ -97,22 +93,32 @@ pub(super) fn run(measure: &Measure) -> Result<(), Failure> {
 }
 
 /// Where results go as JSON.
-type Json = Option<(std::path::PathBuf, File)>;
+type Json = Option<Record>;
 
 impl<'a> Plan<'a> {
     fn new(tool: Tool, options: &'a Options, size: Option<u32>) -> Result<Self, Failure> {
         let wrong = |words: &str| Err(Failure::Words(words.to_owned()));
         let service = options.connection.service();
+        // What a datagram of an ordinary link has room for.
+        let datagram = options.mtu.unwrap_or(1024);
         let sizes = match (tool, options.size.or(size)) {
             (Tool::AtomicLatency, Some(size)) if size != 8 => {
                 return wrong("-s: an atomic is of 8 bytes; leave it out");
             }
             (Tool::AtomicLatency, _) => vec![8],
-            (_, _) if options.all_sizes => (1..=23).map(|log| 1 << log).collect(),
+            (_, _) if options.all_sizes => {
+                let most = match service {
+                    Service::Ud => datagram,
+                    Service::Rc | Service::Uc => 1 << 23,
+                };
+                (1..=23)
+                    .map(|log| 1 << log)
+                    .filter(|size| *size <= most)
+                    .collect()
+            }
             (_, Some(size)) => vec![size],
             (_, None) if is_latency(tool) => vec![2],
-            // What a datagram of an ordinary link has room for.
-            (_, None) if service == Service::Ud => vec![options.mtu.unwrap_or(1024)],
+            (_, None) if service == Service::Ud => vec![datagram],
             (_, None) => vec![65536],
         };
         let is_send = matches!(tool, Tool::SendBandwidth | Tool::SendLatency);
@@ -131,6 +137,12 @@ impl<'a> Plan<'a> {
         }
         if options.by_cm && options.is_over_memif() {
             return wrong("-R: RDMA-CM is for links with addresses, not memif; leave it out");
+        }
+        if tool == Tool::WriteLatency && sizes.contains(&0) {
+            return wrong("-s 0: nobody sees such a write come; write -s 1 or more");
+        }
+        if options.capture.is_some() && options.capture == options.json_file() {
+            return wrong("--capture: is the file of --out_json_file; write another");
         }
         if options.list > options.tx_depth {
             return wrong("-l: no more requests are posted together than -t has under way");
@@ -294,9 +306,9 @@ impl<'a> Bench<'a> {
         theirs: &[Destination],
         json: Json,
     ) -> Result<(), Failure> {
-        let patience = self.plan.options.patience();
+        let (patience, device) = (self.plan.options.patience(), self.device);
         let mut table = Table::new(self, own, theirs, json);
-        table.head();
+        table.head()?;
         let plan = self.plan;
         let mut traffic = Traffic::new(self, theirs)?;
         session.begin()?;
@@ -306,12 +318,19 @@ impl<'a> Bench<'a> {
                 session.channel().extend(patience);
                 session.between()?;
             }
-            let told = traffic.play(*size)?;
+            let told = match traffic.play(*size) {
+                // Without its interface it is not the peer who is to be asked.
+                Err(failure @ Failure::Traffic(_)) => {
+                    device.look()?;
+                    return Err(failure);
+                }
+                outcome => outcome?,
+            };
             if let Some(told) = told {
                 results = Some(told.results());
                 // What both ends measured is one row, which comes later.
                 if plan.direction == Direction::One {
-                    table.row(told, None);
+                    table.row(told, None)?;
                 }
             }
         }
@@ -321,7 +340,7 @@ impl<'a> Bench<'a> {
         }
         let heard = session.end(&results.unwrap_or_default())?;
         if let (Direction::Both, Some(told)) = (plan.direction, traffic.last()) {
-            table.row(told, heard.as_ref());
+            table.row(told, heard.as_ref())?;
         }
         table.end()
     }

@@ -1,6 +1,5 @@
 //! Tables as perftest prints them.
 
-use std::io::Write;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use serde_json::json;
 use warpwire_pipelines::connect::perftest::{Destination, Direction, Results, Tool};
 
 use super::traffic::{MIB, Told};
-use super::{Bench, Failure, Json, is_latency};
+use super::{Bench, Failure, Json, is_latency, say};
 
 /// What is printed before and after the figures.
 pub(super) struct Table {
@@ -69,34 +68,39 @@ impl Table {
         }
     }
 
-    pub(super) fn head(&self) {
+    pub(super) fn head(&self) -> Result<(), Failure> {
         for line in &self.lines {
-            println!("{line}");
+            say(line)?;
         }
         if is_latency(self.tool) {
-            println!(
+            say(format_args!(
                 " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec] \
                  \x20 t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]"
-            );
+            ))
         } else {
             let unit = if self.gbits { "Gb/sec" } else { "MiB/sec" };
-            println!(
+            say(format_args!(
                 " #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]"
-            );
+            ))
         }
     }
 
     /// A row; with both directions, what the peer measured is added.
-    pub(super) fn row(&mut self, told: &Told, peer: Option<&Results>) {
+    pub(super) fn row(&mut self, told: &Told, peer: Option<&Results>) -> Result<(), Failure> {
         let record = if is_latency(self.tool) {
-            latency_row(told)
+            latency_row(told)?
         } else {
-            self.bandwidth_row(told, peer)
+            self.bandwidth_row(told, peer)?
         };
         self.records.push(record);
+        Ok(())
     }
 
-    fn bandwidth_row(&self, told: &Told, peer: Option<&Results>) -> serde_json::Value {
+    fn bandwidth_row(
+        &self,
+        told: &Told,
+        peer: Option<&Results>,
+    ) -> Result<serde_json::Value, Failure> {
         let unit = match self.gbits {
             true => 1e9 / 8.0,
             false => MIB,
@@ -105,33 +109,31 @@ impl Table {
         let peak = (told.peak_rate() + peer.peak * MIB) / unit;
         let rate = (told.rate() + peer.average * MIB) / unit;
         let messages = told.messages() / 1e6 + peer.message_rate;
-        println!(
+        say(format_args!(
             " {:<10} {:<14} {peak:<18.2} {rate:<20.2} {messages:<.6}",
             told.size, told.iterations
-        );
-        json!({
+        ))?;
+        Ok(json!({
             "MsgSize": told.size, "n_iterations": told.iterations,
             "BW_peak": peak, "BW_average": rate, "MsgRate": messages,
-        })
+        }))
     }
 
     /// The end, and the file.
     pub(super) fn end(self) -> Result<(), Failure> {
-        println!("{RULE}");
-        let Some((path, mut file)) = self.json else {
+        say(RULE)?;
+        let Some(record) = self.json else {
             return Ok(());
         };
-        let record = match self.records.as_slice() {
+        let value = match self.records.as_slice() {
             [one] => one.clone(),
             several => serde_json::Value::from(several.to_vec()),
         };
-        let text = serde_json::to_string_pretty(&record).unwrap_or_default();
-        let written = file.write_all((text + "\n").as_bytes());
-        written.map_err(|source| Failure::File { path, source })
+        record.write(&value)
     }
 }
 
-fn latency_row(told: &Told) -> serde_json::Value {
+fn latency_row(told: &Told) -> Result<serde_json::Value, Failure> {
     let microseconds = |duration: &Duration| duration.as_secs_f64() * 1e6;
     let samples: Vec<f64> = told.samples.iter().map(microseconds).collect();
     let count = samples.len().max(1) as f64;
@@ -148,16 +150,16 @@ fn latency_row(told: &Told) -> serde_json::Value {
         / count;
     let (least, most, typical) = (at(0.0), at(1.0), at(0.5));
     let (deviation, p99, p999) = (spread.sqrt(), at(0.99), at(0.999));
-    println!(
+    say(format_args!(
         " {:<7} {:<14} {least:<14.2} {most:<14.2} {typical:<16.2} {average:<14.2} {deviation:<16.2}\
          \x20{p99:<22.2} {p999:<.2}",
         told.size, told.iterations
-    );
-    json!({
+    ))?;
+    Ok(json!({
         "MsgSize": told.size, "n_iterations": told.iterations,
         "t_min": least, "t_max": most, "t_typical": typical, "t_avg": average,
         "t_stdev": deviation, "percentile_99": p99, "percentile_99.9": p999,
-    })
+    }))
 }
 
 fn address(which: &str, one: &Destination) -> [String; 2] {

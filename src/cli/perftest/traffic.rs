@@ -22,6 +22,10 @@ pub(super) struct Traffic<'a, 'b> {
     every: u32,
     /// Rests since the clock was looked at.
     rests: u32,
+    /// Packets that had come when nothing else had moved for as long as is waited.
+    packets: u64,
+    /// Packets came meanwhile: it is waited until then.
+    extended: Option<Instant>,
     last: Option<Told>,
 }
 
@@ -123,6 +127,8 @@ impl<'a, 'b> Traffic<'a, 'b> {
             flows,
             every: 1,
             rests: 0,
+            packets: 0,
+            extended: None,
             last: None,
         };
         if traffic.receives() {
@@ -290,6 +296,16 @@ impl<'a, 'b> Traffic<'a, 'b> {
         // Looking at the clock takes about as long as a round that finds nothing.
         self.rests = self.rests.wrapping_add(1);
         if !self.rests.is_multiple_of(GLANCE) || Instant::now() < deadline {
+            return Ok(());
+        }
+        if self.extended.is_some_and(|until| Instant::now() < until) {
+            return Ok(());
+        }
+        // A long message comes for long.
+        let packets = self.bench.device.endpoint().counters().received;
+        if packets != self.packets {
+            self.packets = packets;
+            self.extended = Some(Instant::now() + self.patience);
             return Ok(());
         }
         let seconds = self.patience.as_secs();

@@ -275,7 +275,7 @@ fn a_signal_or_the_duration_ends_the_wait_for_a_peer() {
         assert_eq!(status.code(), Some(1), "{name:?}: {errors}");
         let reason = match name {
             Some(_) => "was interrupted",
-            None => "longer than the whole run may",
+            None => "took longer than it may",
         };
         assert!(errors.contains(reason), "{name:?}: {errors}");
         assert!(began.elapsed() < Duration::from_secs(10), "{name:?}");

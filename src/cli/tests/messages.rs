@@ -231,7 +231,7 @@ fn what_two_ends_differ_in_is_named_at_both() {
 fn what_memif_cannot_is_refused() {
     let folder = Folder::new("refused");
     let nic = format!("memif:{}", folder.file("socket"));
-    let nowhere = folder.file("no/such/folder.pcapng");
+    let file = folder.file("one");
     let cases: &[(&[&str], &str)] = &[
         (&["-R"], "-R: RDMA-CM is for links with addresses"),
         (&["-t", "16384", "-I", "900", "-s", "900"], "-I 0"),
@@ -239,6 +239,11 @@ fn what_memif_cannot_is_refused() {
         (&["-x", "1", "-R"], "cannot be used with"),
         (&["-c", "UD"], "datagrams are sent"),
         (&["-m", "1000"], "write 256, 512, 1024, 2048 or 4096"),
+        (&["-t", "16", "-l", "17"], "-l: no more requests"),
+        (
+            &["--capture", &file, "--out_json_file", &file],
+            "--capture: is the file of --out_json_file",
+        ),
     ];
     for (words, want) in cases {
         let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
@@ -254,6 +259,7 @@ fn what_memif_cannot_is_refused() {
     }
     for (words, want) in [
         (&["atomic-lat", "-s", "16"][..], "an atomic is of 8 bytes"),
+        (&["write-lat", "-s", "0"], "-s 0: nobody sees such a write"),
         (&["send-bw", "--nic", "foo"], "foo"),
         (&["send-bw", "--nic", "memif:"], "memif"),
     ] {
@@ -268,14 +274,89 @@ fn what_memif_cannot_is_refused() {
         );
         assert!(text(&output).contains(want), "{words:?}: {}", text(&output));
     }
-    let words = ["write-bw", "--fused"];
-    let [_, client] = both(&folder, 20_121, &words, [&[], &["--capture", &nowhere]]);
-    assert_eq!(client.status.code(), Some(1), "{}", text(&client));
-    assert!(
-        text(&client).contains("name a file that can be written"),
-        "{}",
-        text(&client)
+}
+
+#[test]
+fn files_are_looked_at_before_anybody_waits() {
+    let folder = Folder::new("files");
+    let (nowhere, old, new) = (
+        folder.file("no/such/folder.pcapng"),
+        folder.file("old.json"),
+        folder.file("new.json"),
     );
+    std::fs::write(&old, "{}").expect("can be written");
+    for words in [
+        ["bench", "write-bw", "--capture", &nowhere],
+        ["bench", "write-bw", "--out_json_file", &nowhere],
+        ["rping", "--server", "--capture", &nowhere],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
+        let output = command.args(words).stdin(Stdio::null()).output();
+        let output = output.expect("can be started");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        // Without rights nobody comes as far as that.
+        let cures = ["name a file or folder that can be used", "run as root"];
+        assert!(
+            cures.iter().any(|cure| said.contains(cure)),
+            "{words:?}: {said}"
+        );
+    }
+    let nic = format!("memif:{}", folder.file("socket"));
+    for file in [&old, &new] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
+        let words = [
+            "bench",
+            "write-bw",
+            "--patience",
+            "1",
+            "--port",
+            "20161",
+            "127.0.0.1",
+        ];
+        command
+            .args(words)
+            .args(["--nic", &nic, "--out_json_file", file]);
+        let output = command.stdin(Stdio::null()).output().expect("starts");
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    }
+    assert_eq!(std::fs::read_to_string(&old).expect("is there"), "{}");
+    assert!(!std::path::Path::new(&new).exists());
+}
+
+#[test]
+fn an_output_that_takes_nothing_is_told() {
+    let words: [&[&str]; 2] = [&["bench", "write-lat"], &["pingpong"]];
+    for (number, words) in (0..).zip(words) {
+        let folder = Folder::new(&format!("output-{number}"));
+        let port = (20_171 + number).to_string();
+        let socket = folder.file("socket");
+        let ends = [(",role=server", None), ("", Some("127.0.0.1"))];
+        let ends = ends.map(|(role, host)| {
+            let full = std::fs::File::create("/dev/full").expect("Linux has it");
+            let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
+            command
+                .args(words)
+                .args(["--nic", &format!("memif:{socket}{role}")]);
+            command
+                .args(["--port", &port, "--patience", "5"])
+                .args(host);
+            command
+                .stdin(Stdio::null())
+                .stdout(full)
+                .stderr(Stdio::piped());
+            command.spawn().expect("starts")
+        });
+        for end in ends {
+            let output = end.wait_with_output().expect("ends");
+            let said = text(&output);
+            assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+            assert!(
+                said.contains("give standard output a reader or a file"),
+                "{said}"
+            );
+        }
+    }
 }
 
 #[test]
