@@ -16,6 +16,7 @@ mod perftest;
 mod pingpong;
 mod rping;
 mod run;
+mod serve;
 mod signals;
 mod stages;
 mod table;
@@ -27,6 +28,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use warpwire_pipelines::messaging;
 use warpwire_pipelines::runtime::Error as RunError;
+use warpwire_pipelines::streaming;
 use warpwire_pipelines::{Kit, Problems};
 
 /// A network stack that lives on the GPU. Without a command: a demonstration, which the options
@@ -51,6 +53,7 @@ enum Command {
     Bench(bench::Arguments),
     Pingpong(pingpong::Arguments),
     Rping(rping::Arguments),
+    Serve(serve::Arguments),
     /// Work on kernels with stages of your own
     Kernel(kernel::Arguments),
 }
@@ -131,6 +134,12 @@ enum Failure {
     /// Messages could not be exchanged.
     #[error(transparent)]
     Messaging(#[from] messaging::Error),
+    /// Streams could not be served.
+    #[error(transparent)]
+    Streaming(#[from] streaming::Error),
+    /// What serves streams ended.
+    #[error("serve: {0}")]
+    Serve(String),
     /// Frames went astray that nothing counted.
     #[error("counts: {0}; this is a defect of warpwire: report it with the pipeline file")]
     Astray(String),
@@ -147,7 +156,9 @@ impl Failure {
             }
             Self::Run(RunError::Files(_)) => ExitCode::from(2),
             Self::Run(RunError::Nic(warpwire_nic::Error::Spec { .. }))
-            | Self::Messaging(messaging::Error::Nic(warpwire_nic::Error::Spec { .. })) => {
+            | Self::Messaging(messaging::Error::Nic(warpwire_nic::Error::Spec { .. }))
+            | Self::Streaming(streaming::Error::Nic(warpwire_nic::Error::Spec { .. }))
+            | Self::Streaming(streaming::Error::Setting { .. } | streaming::Error::Slow(_)) => {
                 ExitCode::from(2)
             }
             _ => ExitCode::from(1),
@@ -177,6 +188,7 @@ pub fn main_with(kit: &Kit) -> ExitCode {
         Some(Command::Bench(arguments)) => bench::run(arguments),
         Some(Command::Pingpong(arguments)) => pingpong::run(arguments),
         Some(Command::Rping(arguments)) => rping::run(arguments),
+        Some(Command::Serve(arguments)) => serve::run(arguments),
         Some(Command::Kernel(arguments)) => kernel::run(arguments),
     };
     end(outcome)

@@ -1,0 +1,232 @@
+//! `warpwire serve`: services over TCP that an engine of ours terminates, on an interface of its
+//! own addresses.
+
+mod report;
+mod service;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use warpwire_nic::xdp::Prefix;
+use warpwire_pipelines::streaming::{
+    self, InterfaceAddress, Listener, News, Route, StreamConfig, StreamDevice,
+};
+
+use super::{Failure, signals};
+use report::Tally;
+use service::{Served, Service};
+
+/// Serve TCP from an engine of warpwire, on addresses of its own
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    /// What to serve
+    #[arg(value_enum)]
+    service: Service,
+    /// The NIC, such as xdp:eth0
+    #[arg(long, value_name = "NIC")]
+    nic: String,
+    /// An own address and the length of its network, such as 192.0.2.1/24; the operating system
+    /// must not have it. Several times for several
+    #[arg(long = "addr", value_name = "ADDRESS/LENGTH", required = true)]
+    addresses: Vec<InterfaceAddress>,
+    /// A router for all other networks, one for each IP version
+    #[arg(long = "gateway", value_name = "ADDRESS")]
+    gateways: Vec<IpAddr>,
+    /// The port; the service's own if absent
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// Connections at a time
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 18))]
+    connections: u32,
+    /// Bytes of each of the two rings of a connection, a power of two
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 18)]
+    ring: u32,
+    /// Bytes of the largest IP packet; less where the NIC passes less
+    #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u16).range(576..))]
+    mtu: u16,
+    /// `source`: bytes for each connection, then its end; without end if absent
+    #[arg(long, value_name = "COUNT")]
+    bytes: Option<u64>,
+    /// Print what every connection does, once a second: round trip, congestion window, repetitions
+    #[arg(long)]
+    live: bool,
+    /// Stop after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<u64>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let stop = signals::Heed::begin()?;
+    let device = StreamDevice::open(&arguments.nic, &arguments.config(), PATIENCE)?;
+    let mut server = Server::open(arguments, &device)?;
+    report::begin(&device, &server.listeners)?;
+    let started = Instant::now();
+    let is_over = || {
+        let elapsed = started.elapsed().as_secs();
+        stop.is_stopped() || arguments.seconds.is_some_and(|most| elapsed >= most)
+    };
+    let mut rest = Rest::default();
+    let mut told = Instant::now();
+    while !is_over() {
+        // Clocks and signals need a look from time to time only.
+        for _ in 0..LOOK_PERIOD {
+            let busy = device.endpoint().step() | server.serve()?;
+            rest.after(busy);
+        }
+        if !device.endpoint().is_running() {
+            return Err(Failure::Serve(report::ended(&device)));
+        }
+        if arguments.live && told.elapsed() >= LIVE_PERIOD {
+            told = Instant::now();
+            report::live(&server.streams)?;
+        }
+    }
+    server.streams.clear();
+    server.listeners.clear();
+    // What is still to be said to peers.
+    let until = Instant::now() + FAREWELL;
+    while Instant::now() < until {
+        rest.after(device.endpoint().step());
+    }
+    report::end(&device, &server.tally, started.elapsed())
+}
+
+impl Arguments {
+    fn config(&self) -> StreamConfig {
+        let everywhere = |via: &IpAddr| Route {
+            to: match via {
+                IpAddr::V4(_) => Prefix {
+                    address: Ipv4Addr::UNSPECIFIED.into(),
+                    length: 0,
+                },
+                IpAddr::V6(_) => Prefix {
+                    address: Ipv6Addr::UNSPECIFIED.into(),
+                    length: 0,
+                },
+            },
+            via: *via,
+        };
+        StreamConfig {
+            routes: self.gateways.iter().map(everywhere).collect(),
+            mtu: self.mtu,
+            // Those that linger after their end have no memory for bytes.
+            connections: self.connections * 2,
+            open: self.connections,
+            ring_bytes: self.ring,
+            ..StreamConfig::new(self.addresses.clone())
+        }
+    }
+}
+
+/// A service with its connections.
+struct Server {
+    service: Service,
+    bytes: u64,
+    listeners: Vec<Listener>,
+    news: Option<News>,
+    /// By their numbers.
+    streams: Vec<Option<Served>>,
+    told: Vec<u32>,
+    tally: Tally,
+}
+
+impl Server {
+    fn open(arguments: &Arguments, device: &StreamDevice) -> Result<Self, Failure> {
+        let port = arguments.port.unwrap_or(arguments.service.port());
+        let listen = |own: &InterfaceAddress| {
+            let at = SocketAddr::new(own.address, port);
+            device.endpoint().listen(at, PATIENCE)
+        };
+        let listeners = arguments.addresses.iter().map(listen);
+        Ok(Self {
+            service: arguments.service,
+            bytes: arguments.bytes.unwrap_or(u64::MAX),
+            listeners: listeners.collect::<Result<_, _>>()?,
+            news: device.endpoint().news(),
+            streams: Vec::new(),
+            told: Vec::new(),
+            tally: Tally::default(),
+        })
+    }
+
+    /// Serves those of whom the engine has news. Says whether there were any.
+    fn serve(&mut self) -> Result<bool, streaming::Error> {
+        let mut told = std::mem::take(&mut self.told);
+        if let Some(news) = &self.news {
+            news.drain(|number| told.push(number));
+        }
+        let busy = !told.is_empty();
+        for number in told.drain(..) {
+            let streams = self.streams.len();
+            match self.streams.get_mut(number as usize) {
+                Some(slot) => serve_one(slot, &mut self.tally),
+                None if streams == 0 || number as usize >= streams => self.welcome(number)?,
+                None => {}
+            }
+        }
+        self.told = told;
+        Ok(busy)
+    }
+
+    /// Takes who waits at a listener.
+    fn welcome(&mut self, number: u32) -> Result<(), streaming::Error> {
+        let listener = self.listeners.iter().find(|one| one.number() == number);
+        while let Some(stream) = listener.map(Listener::try_accept).transpose()?.flatten() {
+            let place = stream.number() as usize;
+            if place >= self.streams.len() {
+                self.streams.resize_with(place + 1, || None);
+            }
+            self.tally.accepted += 1;
+            if let Some(slot) = self.streams.get_mut(place) {
+                *slot = Some(Served::new(self.service, stream, self.bytes));
+                serve_one(slot, &mut self.tally);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Does for a connection what can be done now.
+fn serve_one(slot: &mut Option<Served>, tally: &mut Tally) {
+    let Some(served) = slot else {
+        return;
+    };
+    match served.go_on(tally) {
+        Ok(true) => {}
+        Ok(false) => *slot = None,
+        Err(_) => {
+            tally.broken += 1;
+            *slot = None;
+        }
+    }
+}
+
+/// How a thread rests that finds nothing to do: the longer, the deeper.
+#[derive(Default)]
+struct Rest {
+    idle: u32,
+}
+
+impl Rest {
+    fn after(&mut self, busy: bool) {
+        self.idle = match busy {
+            true => 0,
+            false => self.idle.saturating_add(1),
+        };
+        match self.idle {
+            0..64 => std::hint::spin_loop(),
+            64..256 => std::thread::yield_now(),
+            _ => std::thread::sleep(NAP),
+        }
+    }
+}
+
+/// How long the NIC and the engine may take to begin.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Steps between two looks at clocks.
+const LOOK_PERIOD: u32 = 64;
+const LIVE_PERIOD: Duration = Duration::from_secs(1);
+/// For ends and resets to leave.
+const FAREWELL: Duration = Duration::from_millis(200);
+/// A short rest.
+const NAP: Duration = Duration::from_micros(50);

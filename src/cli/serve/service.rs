@@ -1,0 +1,113 @@
+//! What is served: RFC 862 (echo), 863 (discard), and bytes without end in the manner of RFC 864.
+
+use warpwire_pipelines::streaming::{Error, Stream};
+
+use super::report::Tally;
+
+/// A service.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Service {
+    /// What comes goes back (port 7)
+    Echo,
+    /// What comes is thrown away (port 9)
+    Discard,
+    /// Bytes that count from 0 to 250, again and again (port 19)
+    Source,
+}
+
+impl Service {
+    /// The port that it has by right.
+    pub(super) const fn port(self) -> u16 {
+        match self {
+            Self::Echo => 7,
+            Self::Discard => 9,
+            Self::Source => 19,
+        }
+    }
+}
+
+/// A connection that is served.
+pub(super) struct Served {
+    service: Service,
+    pub(super) stream: Stream,
+    /// `Source`: bytes that were written, and that shall be.
+    written: u64,
+    bytes: u64,
+    is_closed: bool,
+}
+
+impl Served {
+    pub(super) const fn new(service: Service, stream: Stream, bytes: u64) -> Self {
+        Self {
+            service,
+            stream,
+            written: 0,
+            bytes,
+            is_closed: false,
+        }
+    }
+
+    /// Does what can be done now. No once the connection needs nothing any more.
+    pub(super) fn go_on(&mut self, tally: &mut Tally) -> Result<bool, Error> {
+        match self.service {
+            Service::Echo => {
+                let count = self.stream.reflect()? as u64;
+                tally.came += count;
+                tally.left += count;
+            }
+            Service::Discard => self.discard(tally)?,
+            Service::Source => {
+                self.discard(tally)?;
+                self.fill(tally)?;
+            }
+        }
+        let is_at_end = self.stream.is_at_end()?;
+        let is_through = match self.service {
+            Service::Source => self.written >= self.bytes,
+            _ => is_at_end,
+        };
+        if is_through && !self.is_closed {
+            self.stream.close()?;
+            self.is_closed = true;
+        }
+        // A peer that reads no more may still have sent the end.
+        Ok(!is_at_end || !self.is_closed && self.service == Service::Source)
+    }
+
+    fn discard(&mut self, tally: &mut Tally) -> Result<(), Error> {
+        let came = self.stream.peek()?;
+        let count = came.iter().map(|piece| piece.len()).sum();
+        self.stream.consume(count)?;
+        tally.came += count as u64;
+        Ok(())
+    }
+
+    fn fill(&mut self, tally: &mut Tally) -> Result<(), Error> {
+        if self.is_closed {
+            return Ok(());
+        }
+        let mut left = self.bytes - self.written;
+        let mut count = 0;
+        let mut next = (self.written % PATTERN) as u8;
+        for piece in self.stream.room()? {
+            let here = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
+            for byte in piece.iter_mut().take(here) {
+                *byte = next;
+                next = if u64::from(next) + 1 == PATTERN {
+                    0
+                } else {
+                    next + 1
+                };
+            }
+            left -= here as u64;
+            count += here;
+        }
+        self.stream.commit(count)?;
+        self.written += count as u64;
+        tally.left += count as u64;
+        Ok(())
+    }
+}
+
+/// Bytes after which the pattern of a source begins again.
+const PATTERN: u64 = 251;
