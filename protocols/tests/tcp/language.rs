@@ -9,9 +9,9 @@
 //! write 1000 | read 10 | close | abort what the application does
 //! state Established | readable 10 | cause none | event CONNECTED | stat cwnd <= 3000
 //! ```
-//! Flags are letters: `S` SYN, `F` FIN, `R` RST, `P` PSH, `.` ACK, `E` ECE, `W` CWR, `-` none, `*`
-//! any (`R*`: RST and any others). In an expectation PSH, windows, marks and options count only
-//! where they are written. The whole language is what `run` understands.
+//! Flags are letters: `S` SYN, `F` FIN, `R` RST, `P` PSH, `.` ACK, `E` ECE, `W` CWR, `U` URG, `-`
+//! none, `*` any (`R*`: RST and any others). In an expectation PSH, windows, marks and options count
+//! only where they are written. The whole language is what `run` understands.
 
 use std::ops::RangeInclusive;
 
@@ -147,7 +147,11 @@ fn packet(text: &str) -> Result<Packet, String> {
         fill: b'x',
         ..Packet::default()
     };
-    if let Some(letter) = packet.flags.chars().find(|one| !"SFRP.EW-*".contains(*one)) {
+    if let Some(letter) = packet
+        .flags
+        .chars()
+        .find(|one| !"SFRP.EWU-*".contains(*one))
+    {
         return Err(format!("`{letter}` is no flag"));
     }
     while let Some(word) = words.next() {

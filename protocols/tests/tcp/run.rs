@@ -703,7 +703,7 @@ fn flags(letters: &str) -> TcpFlags {
     named.map(|(flag, _)| *flag).collect()
 }
 
-const FLAGS: [(TcpFlags, char); 7] = [
+const FLAGS: [(TcpFlags, char); 8] = [
     (TcpFlags::SYN, 'S'),
     (TcpFlags::FIN, 'F'),
     (TcpFlags::RST, 'R'),
@@ -711,5 +711,6 @@ const FLAGS: [(TcpFlags, char); 7] = [
     (TcpFlags::ACK, '.'),
     (TcpFlags::ECE, 'E'),
     (TcpFlags::CWR, 'W'),
+    (TcpFlags::URG, 'U'),
 ];
 const MOST_SEGMENTS: usize = 5000;

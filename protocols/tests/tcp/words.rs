@@ -45,6 +45,11 @@ fn set(setting: &mut Setting, name: &str, value: &str) -> Result<(), String> {
         "nodelay" => config.no_delay = true,
         "nosack" => config.sack = false,
         "ts" => config.timestamps = true,
+        "v6" => {
+            config.ip_header_bytes = 40;
+            config.maximum_segment_size = 1440;
+        }
+        "delayed_ack" => config.delayed_ack_ns = time()?,
         "nows" => config.window_scaling = false,
         "ecn" => config.ecn = true,
         "rate" => {
@@ -84,6 +89,8 @@ pub(crate) fn figure(name: &str, figures: &Statistics) -> Option<u64> {
         "in_flight" => figures.in_flight.into(),
         "segment_bytes" => figures.segment_bytes.into(),
         "retransmits" => figures.retransmits.into(),
+        "timeouts" => figures.timeouts.into(),
+        "tail_probes" => figures.tail_probes.into(),
         "marks" => figures.marks.into(),
         "duplicate_acks" => figures.duplicate_acks.into(),
         _ => return None,

@@ -332,4 +332,68 @@ pub(super) const CASES: &[Case] = &[
         drain
         ",
     ),
+    case(
+        "segments that were joined on the way are acknowledged at once",
+        "RFC 9293 3.8.6.3 (two full segments' worth)",
+        "",
+        "
+        passive mss=1460
+        < . 1:2921 ack 1 win 65535
+        > . 1 ack 2921
+        readable 2920
+        ",
+    ),
+    case(
+        "whoever wants no delay acknowledges everything at once",
+        "RFC 9293 3.8.6.3 (a delay is allowed, not demanded)",
+        "delayed_ack=0s",
+        "
+        passive mss=1460
+        < . 1:11 ack 1 win 65535
+        > . 1 ack 11
+        < . 11:12 ack 1 win 65535
+        > . 1 ack 12
+        ",
+    ),
+    case(
+        "urgent data is data",
+        "RFC 9293 3.8.5 (in line, RFC 6093 4)",
+        "",
+        "
+        passive mss=1460
+        < U. 1:101 ack 1 win 65535 fill u
+        readable 100
+        bytes 0:100 u
+        +0ms..500ms > . 1 ack 101
+        ",
+    ),
+    case(
+        "data that comes with the peer's answer is not lost",
+        "RFC 9293 3.10.7.3, fourth",
+        "",
+        "
+        connect
+        > S 0
+        < S. 0:100 ack 1 win 8000 <mss 1000> fill a
+        drain
+        state Established
+        < . 1:101 ack 1 win 8000 fill b
+        drain
+        readable 100
+        ",
+    ),
+    case(
+        "data that comes with the peer's SYN is not read before the handshake ends",
+        "RFC 9293 3.10.7.2, third",
+        "",
+        "
+        < S 0:100 win 8000 <mss 1000> fill a
+        > S. 0
+        readable 0
+        < . 1:101 ack 1 win 8000 fill b
+        drain
+        state Established
+        readable 100
+        ",
+    ),
 ];

@@ -154,4 +154,14 @@ pub(super) const CASES: &[Case] = &[
         +200ms..400ms > . noect
         ",
     ),
+    case(
+        "a SYN that was lost comes again without asking",
+        "RFC 3168 6.1.1.1",
+        "ecn",
+        "
+        connect
+        > SEW 0
+        +1s > S 0
+        ",
+    ),
 ];

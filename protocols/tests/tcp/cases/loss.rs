@@ -359,6 +359,7 @@ pub(super) const CASES: &[Case] = &[
         < . 1 ack 1 win 65535 <sack 1001:15001>
         drain
         stat retransmits >= 2
+        stat timeouts = 0
         ",
     ),
     case(
@@ -402,6 +403,47 @@ pub(super) const CASES: &[Case] = &[
         < . 1:301 ack 1 win 65535
         +0ms..300ms > . 1001 ack 301
         +200ms..300ms > . 1:1001 ack 301
+        ",
+    ),
+    case(
+        "a FIN alone is probed for, too",
+        "RFC 8985 7.2",
+        "",
+        "
+        passive mss=1000
+        close
+        > F. 1
+        +150ms..310ms > F. 1
+        < . 1 ack 2 win 65535
+        state FinWait2
+        timer none
+        ",
+    ),
+    case(
+        "a probe is sent once, whatever it brings",
+        "RFC 8985 7.3 (one at a time)",
+        "",
+        "
+        passive mss=1000
+        write 2000
+        sent = 2
+        +200ms > . 1001:2001
+        < . 1 ack 1 win 65535
+        +0ms..500ms > . 1:1001
+        stat tail_probes = 1
+        ",
+    ),
+    case(
+        "after a timeout slow start goes up to half of what was under way",
+        "RFC 5681 3.1 (equation 4), RFC 9438 4.8",
+        "",
+        "
+        passive mss=1000 nosack
+        write 10000
+        sent = 10
+        +300ms > . 1:1001
+        stat ssthresh <= 7000
+        stat ssthresh >= 5000
         ",
     ),
 ];

@@ -217,4 +217,32 @@ pub(super) const CASES: &[Case] = &[
         > . 1 ack 1 <nomss,nows,nosackok,ts 10:77>
         ",
     ),
+    case(
+        "over IPv6 a SYN without a size means 1220 bytes",
+        "RFC 9293 3.7.1",
+        "v6",
+        "
+        < S 0 win 8000
+        > S. 0 ack 1 <mss 1440>
+        < . 1 ack 1 win 8000
+        write 1400
+        > . 1:1221 ack 1
+        drain
+        ",
+    ),
+    case(
+        "what we offer and the peer does not take is not used",
+        "RFC 7323 1.3 and 3.2, RFC 2018 2",
+        "ts rcv=1048576",
+        "
+        connect
+        > S 0 <mss 1460,ws,sackok,ts>
+        < S. 0 ack 1 win 8000 <mss 1460>
+        > . 1 ack 1 win 65535 <nots,nosack>
+        < . 1001:1101 ack 1 win 8000
+        > . 1 ack 1 <nots,nosack>
+        write 1460
+        > . 1:1461 ack 1 <nots>
+        ",
+    ),
 ];

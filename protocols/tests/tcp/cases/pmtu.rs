@@ -107,4 +107,17 @@ pub(super) const CASES: &[Case] = &[
         +1m silence
         ",
     ),
+    case(
+        "over IPv6 no way is narrower than 1280 bytes",
+        "RFC 8201 4 and 5",
+        "v6",
+        "
+        passive mss=1440 nosack
+        write 1440
+        > . 1:1441
+        too_big 1 mtu 600
+        stat segment_bytes >= 1220
+        drain
+        ",
+    ),
 ];

@@ -237,4 +237,53 @@ pub(super) const CASES: &[Case] = &[
         stat retransmits >= 4
         ",
     ),
+    case(
+        "what comes one or two places late is not repeated",
+        "RFC 5681 3.2, RFC 6675 5 (DupThresh)",
+        "",
+        "
+        passive mss=1000
+        write 10000
+        sent = 10
+        +100ms < . 1 ack 1 win 65535 <sack 1001:2001>
+        < . 1 ack 1 win 65535 <sack 1001:3001>
+        < . 1 ack 3001 win 65535
+        < . 1 ack 3001 win 65535 <sack 4001:5001>
+        < . 1 ack 5001 win 65535
+        < . 1 ack 10001 win 65535
+        +5m silence
+        stat retransmits = 0
+        ",
+    ),
+    case(
+        "the first two tellings let one new segment go each",
+        "RFC 3042 2, RFC 6675 5 (4)",
+        "",
+        "
+        passive mss=1000
+        write 30000
+        sent = 10
+        +100ms < . 1 ack 1 win 65535 <sack 1001:2001>
+        > . 10001:11001
+        < . 1 ack 1 win 65535 <sack 1001:3001>
+        > . 11001:12001
+        < . 1 ack 1 win 65535 <sack 1001:4001>
+        > . 1:1001
+        drain
+        ",
+    ),
+    case(
+        "what comes twice is told, once",
+        "RFC 2883 4",
+        "",
+        "
+        passive mss=1000
+        < . 1:1001 ack 1 win 65535
+        +0ms..500ms > . 1 ack 1001 <nosack>
+        < . 1:1001 ack 1 win 65535
+        > . 1 ack 1001 <sack 1:1001>
+        < . 1001:1101 ack 1 win 65535
+        +0ms..500ms > . 1 ack 1101 <nosack>
+        ",
+    ),
 ];

@@ -4,7 +4,7 @@ use warpwire_protocols::tcp::{Config, Connection};
 
 use super::foreign::{Foreign, Setting};
 use super::ours::Ours;
-use super::{Dice, Fabric, Side, User, Weather, World, every_seed};
+use super::{Dice, Fabric, SEEDS, Side, User, Weather, World, every_seed};
 
 /// A weather of this seed.
 fn weather(dice: &mut Dice) -> Weather {
@@ -228,6 +228,51 @@ fn a_dark_fabric_delays_a_stream_or_ends_it_with_a_cause() {
         "a_dark_fabric_delays_a_stream_or_ends_it_with_a_cause",
         dark,
     );
+}
+
+/// 1 % of all packets is lost on a link of 100 Mbit/s with 10 ms there and back.
+#[test]
+fn what_is_lost_is_mended_without_waiting_for_timers() {
+    const BYTES: usize = 1_000_000;
+    let (mut timeouts, mut repeated, mut times_ns) = (0, 0, Vec::new());
+    for seed in 0..SEEDS {
+        let weather = Weather {
+            loss: 100,
+            byte_ns: 80,
+            ..Weather::FINE
+        };
+        let config = Config::of_mtu(1500, false);
+        let mut world = World {
+            sides: [
+                Box::new(Ours::connecting(0, config, 0, seed)),
+                Box::new(Ours::listening(1, config, 0, seed, 4)),
+            ],
+            users: [User::new(seed, BYTES, 0), User::new(seed + 1000, 0, 0)],
+            fabric: Fabric::new(seed, weather),
+        };
+        let ends = world.run(MOST_STEPS);
+        assert_eq!(world.is_exact(), [true; 2], "seed {seed}: {ends:?}");
+        let figures = world.sides[0].figures().expect("is one of ours");
+        timeouts += figures.timeouts;
+        repeated += figures.retransmits;
+        times_ns.push(world.users[1].last_ns - 1_000_000_000);
+    }
+    times_ns.sort_unstable();
+    let [median_ns, worst_ns] = [SEEDS as usize / 2, SEEDS as usize - 1].map(|at| times_ns[at]);
+    let segments = SEEDS as usize * BYTES / 1448;
+    println!(
+        "{timeouts} timeouts and {repeated} repetitions for {segments} segments; {} ms, {} at worst",
+        median_ns / 1_000_000,
+        worst_ns / 1_000_000
+    );
+    // A handshake that loses its SYN waits for a second, and for three with the first data.
+    assert!(timeouts as u64 <= SEEDS / 8, "{timeouts} timeouts");
+    assert!(
+        repeated as usize * 100 <= segments * 2,
+        "{repeated} repetitions for {segments} segments, of which 1 % is lost"
+    );
+    assert!(median_ns < 1_500_000_000, "{} ms", median_ns / 1_000_000);
+    assert!(worst_ns < 6_000_000_000, "{} ms", worst_ns / 1_000_000);
 }
 
 #[test]

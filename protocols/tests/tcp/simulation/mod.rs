@@ -3,11 +3,13 @@
 
 mod clean;
 mod fabric;
+mod flood;
 mod foreign;
 mod hostile;
 mod ours;
 
 use fabric::{Dice, Fabric, Weather};
+use warpwire_protocols::tcp::Statistics;
 
 /// A TCP segment on its way, without IP header.
 #[derive(Clone, Debug)]
@@ -38,6 +40,10 @@ pub(crate) trait Side {
     fn is_at_end(&self) -> bool;
     /// Whether nothing more happens; why, if that is an error.
     fn is_over(&self) -> Option<Result<(), String>>;
+    /// Its figures, if it is one of ours.
+    fn figures(&self) -> Option<Statistics> {
+        None
+    }
     /// What is known of it, for a message.
     fn tell(&self) -> String;
 }

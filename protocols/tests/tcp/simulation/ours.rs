@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 
 use warpwire_protocols::checksum::{Fill, Sum, pseudo_ipv4};
 use warpwire_protocols::tcp::{
-    Answer, Cause, Config, Connection, Initial, Listener, Outgoing, Secret, Segment, State, Tuple,
-    answer_unknown,
+    Answer, Cause, Config, Connection, Initial, Listener, Outgoing, Secret, Segment, State,
+    Statistics, Tuple, answer_unknown,
 };
 use warpwire_protocols::wire::IpProtocol;
 use warpwire_protocols::wire::tcp::Repr;
@@ -217,6 +217,10 @@ impl Side for Ours {
             Some(Cause::Finished) => Some(Ok(())),
             cause => Some(Err(format!("{cause:?}"))),
         }
+    }
+
+    fn figures(&self) -> Option<Statistics> {
+        Some(self.end.as_ref()?.connection.statistics())
     }
 
     fn tell(&self) -> String {
