@@ -26,11 +26,11 @@ impl Connection {
         match self.hot.state {
             State::Closed => None,
             State::SynSent | State::SynReceived => self.poll_handshake(now_ns, config),
-            State::FinWait2 | State::TimeWait => {
-                self.poll_probe(now_ns).or_else(|| self.poll_answer(now_ns))
-            }
+            State::FinWait2 | State::TimeWait => self
+                .poll_probe(now_ns, config)
+                .or_else(|| self.poll_answer(now_ns)),
             _ => self
-                .poll_probe(now_ns)
+                .poll_probe(now_ns, config)
                 .or_else(|| self.poll_data(now_ns, config, most_bytes))
                 .or_else(|| self.poll_answer(now_ns)),
         }
@@ -113,7 +113,7 @@ impl Connection {
     }
 
     /// Probes: of an idle peer, of a closed window.
-    fn poll_probe(&mut self, now_ns: u64) -> Option<Outgoing> {
+    fn poll_probe(&mut self, now_ns: u64, config: &Config) -> Option<Outgoing> {
         let probes = Flags::IDLE_PROBE_DUE | Flags::WINDOW_PROBE_DUE;
         if !self.hot.flags.intersects(probes) {
             return None;
@@ -139,6 +139,14 @@ impl Connection {
         let hot = &mut self.hot;
         hot.flags.insert(Flags::WINDOW_PROBED);
         hot.flags.remove(Flags::TIMING);
+        // An acknowledgement that came before the probe left may have stopped the timers.
+        if hot.timer_ns == 0 {
+            hot.timer_ns = after(now_ns, hot.trip.timeout_ns(config));
+            hot.flags.insert(Flags::PERSIST);
+        }
+        if hot.give_up_ns == 0 {
+            hot.give_up_ns = after(now_ns, config.user_timeout_ns);
+        }
         if hot.nxt.is_before(to) {
             hot.nxt = to;
         } else {

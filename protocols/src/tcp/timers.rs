@@ -18,6 +18,10 @@ impl Connection {
         if is_due(hot.give_up_ns) {
             return self.give_up();
         }
+        // What waited for its pace may be gone meanwhile; if not, it is found again.
+        if hot.control.next_ns() <= now_ns {
+            hot.flags.remove(Flags::PACED);
+        }
         if is_due(hot.ack_ns) {
             hot.ack_ns = 0;
             hot.flags.insert(Flags::ACK_DUE);

@@ -278,6 +278,10 @@ impl End {
             .acknowledgement
             .wrapping_add(u32::from(out.window) << shift);
         let told = self.watch.told.unwrap_or(edge);
+        if is_syn && self.watch.told.is_some() {
+            // The field of a SYN cannot say what a scaled one did.
+            return;
+        }
         // Of a scaled window the field cannot say less than a unit (RFC 7323 section 2.4).
         let back = told.diff(edge);
         assert!(

@@ -158,6 +158,10 @@ impl Run {
 
     fn look_at_window(&mut self, out: &Outgoing) {
         let edge = self.edge(out);
+        if out.flags.contains(TcpFlags::SYN) && self.told.is_some() {
+            // The field of a SYN cannot say what a scaled one did.
+            return;
+        }
         let told = self.told.unwrap_or(edge);
         // Of a scaled window the field cannot say less than a unit (RFC 7323 section 2.4).
         let unit = 1 << self.our_scale.unwrap_or(0);
