@@ -10,8 +10,8 @@
 //! state Established | readable 10 | cause none | event CONNECTED | stat cwnd <= 3000
 //! ```
 //! Flags are letters: `S` SYN, `F` FIN, `R` RST, `P` PSH, `.` ACK, `E` ECE, `W` CWR, `U` URG, `-`
-//! none, `*` any (`R*`: RST and any others). In an expectation PSH, windows, marks and options count
-//! only where they are written. The whole language is what `run` understands.
+//! none, `*` any (`R*`: RST and any others). In an expectation PSH, windows, marks and options
+//! count only where they are written. The whole language is what `run` understands.
 
 use std::ops::RangeInclusive;
 

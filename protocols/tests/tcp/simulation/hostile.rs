@@ -261,7 +261,7 @@ fn what_is_lost_is_mended_without_waiting_for_timers() {
     let [median_ns, worst_ns] = [SEEDS as usize / 2, SEEDS as usize - 1].map(|at| times_ns[at]);
     let segments = SEEDS as usize * BYTES / 1448;
     println!(
-        "{timeouts} timeouts and {repeated} repetitions for {segments} segments; {} ms, {} at worst",
+        "{timeouts} timeouts, {repeated} repetitions for {segments} segments; {} ms, {} at worst",
         median_ns / 1_000_000,
         worst_ns / 1_000_000
     );
