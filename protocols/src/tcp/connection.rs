@@ -153,6 +153,7 @@ impl Connection {
         let is_lossy = hot.flags.contains(Flags::SYN_REPEATED);
         hot.trip.is_slow = is_lossy && hot.trip.smoothed_ns == 0;
         hot.trip.backoff = 0;
+        hot.flags.remove(Flags::SYN_DUE);
         let window = if is_lossy { mss } else { initial_window(mss) };
         hot.control = Control::new(config.control, window);
         hot.state = match hot.flags.contains(Flags::CLOSING) {
@@ -402,3 +403,5 @@ const TIMESTAMPS_BYTES: u32 = 12;
 pub(super) const TOLERANCE: u8 = 3;
 /// A peer's smaller wish is not heard: options must fit, with something left.
 const LEAST_SEGMENT: u16 = 64;
+
+const _: () = assert!(size_of::<Connection>() <= 768);

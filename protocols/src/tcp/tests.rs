@@ -425,3 +425,109 @@ fn bytes_arrive_over_bad_networks() {
         }
     }
 }
+
+/// A lossy link of 100 Mbit/s and 10 ms: repetitions, not timeouts, mend it.
+#[test]
+fn loss_is_mended_without_timeouts() {
+    for (loss, most_timeouts, most_ms) in [(1, 0, 3000), (10, 2, 8000), (50, 12, 20_000)] {
+        for seed in 0..3 {
+            let harm = Harm {
+                loss,
+                ..Harm::default()
+            };
+            let mut world = World::new(Config::default(), seed);
+            world.harm = harm;
+            world.byte_ns = 80;
+            world.ends[0].to_write = 5_000_000;
+            world.run(3_000_000 * MS);
+            let statistics = world.ends[0].connection.statistics();
+            let ms = world.now_ns / MS - 1000;
+            std::println!("{loss} {seed}: {ms} ms {statistics:?}");
+            assert_eq!(world.ends[1].read, 5_000_000);
+            assert!(
+                statistics.timeouts <= most_timeouts,
+                "{loss} {seed}: {statistics:?}"
+            );
+            assert!(ms <= most_ms, "{loss} {seed}: {ms} ms");
+        }
+    }
+}
+
+#[test]
+fn a_fixed_rate_is_kept_whatever_is_lost() {
+    let control = Controller::FixedRate {
+        bytes_per_s: 1_000_000.try_into().unwrap(),
+    };
+    for (loss, most_bytes) in [(0, 0), (0, 65_536), (20, 0)] {
+        let mut world = World::new(
+            Config {
+                control,
+                ..Config::default()
+            },
+            3,
+        );
+        world.harm.loss = loss;
+        world.most_bytes = most_bytes;
+        world.ends[0].to_write = 3_000_000;
+        world.run(100_000 * MS);
+        let ms = world.now_ns / MS - 1000;
+        let sent = world.sent[0] / 1000;
+        assert_eq!(world.ends[1].read, 3_000_000);
+        assert!(ms + 20 >= sent, "{sent} kB in {ms} ms");
+        assert!(ms < sent * 11 / 10 + 300, "{sent} kB in {ms} ms");
+    }
+}
+
+/// Through a listener that keeps nothing.
+#[test]
+fn a_cookie_becomes_a_connection() {
+    let config = Config::default();
+    let tuple = Tuple {
+        local_port: 80,
+        remote_port: 5000,
+        ..Tuple::default()
+    };
+    let mut listener = Listener::new(Secret([5, 6]), 0);
+    let initial = Initial {
+        sequence: TcpSequence(900),
+        timestamp: 17,
+    };
+    let mut now_ns = 1000 * MS;
+    let mut client = Connection::connect(&config, initial, now_ns);
+    let as_segment = |out: &Outgoing| Segment::new(&out.repr(1, 2), out.payload.length, false);
+    let syn = client.poll(now_ns, &config, 0).unwrap();
+    let Answer::Cookie(answer) = listener.on_segment(now_ns, &tuple, &as_segment(&syn), &config)
+    else {
+        panic!("a cookie");
+    };
+    now_ns += 10 * MS;
+    assert_eq!(
+        client
+            .on_segment(now_ns, &as_segment(&answer), &config)
+            .events,
+        Events::CONNECTED
+    );
+    client.write(1000);
+    let data = client.poll(now_ns, &config, 0).unwrap();
+    let data = as_segment(&data);
+    now_ns += 10 * MS;
+    let Answer::Established(handshake) = listener.on_segment(now_ns, &tuple, &data, &config) else {
+        panic!("established");
+    };
+    let mut server = Connection::established(&config, &handshake, now_ns);
+    let delivery = server.on_segment(now_ns, &data, &config);
+    assert_eq!(
+        (delivery.events, delivery.readable),
+        (Events::CONNECTED, 1000)
+    );
+    server.write(3000);
+    let out = server.poll(now_ns, &config, 65_536).unwrap();
+    assert_eq!(
+        out.payload.length, 2896,
+        "whole segments, of what the client takes"
+    );
+    now_ns += 10 * MS;
+    let delivery = client.on_segment(now_ns, &as_segment(&out), &config);
+    assert_eq!((delivery.freed, delivery.readable), (1000, 2896));
+    assert_eq!(listener.embryonic(), 0);
+}
