@@ -345,6 +345,39 @@ impl<'a> Book<'a> {
         standing.free_places += 1;
     }
 
+    /// A connection lingers: who needs its place may have it, once older ones are gone.
+    pub(super) fn linger(&self, place: u32) {
+        let standing = self.standing();
+        let newest = standing.newest;
+        let Some(block) = self.connection(place).filter(|one| !one.is_lingering) else {
+            return;
+        };
+        block.is_lingering = true;
+        (block.older, block.newer) = (newest, NONE);
+        match self.connection(newest) {
+            Some(newest) => newest.newer = place,
+            None => self.standing().oldest = place,
+        }
+        self.standing().newest = place;
+    }
+
+    /// A connection lingers no more.
+    pub(super) fn leave(&self, place: u32) {
+        let Some(block) = self.connection(place).filter(|one| one.is_lingering) else {
+            return;
+        };
+        block.is_lingering = false;
+        let (older, newer) = (block.older, block.newer);
+        match self.connection(older) {
+            Some(older) => older.newer = newer,
+            None => self.standing().oldest = newer,
+        }
+        match self.connection(newer) {
+            Some(newer) => newer.older = older,
+            None => self.standing().newest = older,
+        }
+    }
+
     /// Takes memory for both rings of a connection; says whether there is enough.
     pub(super) fn take_chunks(&self, block: &mut ConnectionBlock) -> bool {
         let standing = self.standing();

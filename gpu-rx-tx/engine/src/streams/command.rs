@@ -148,7 +148,7 @@ impl Flow<'_> {
             hash,
             ..blank(connection, path, remote_port)
         };
-        let Some(place) = self.book.take_place(new) else {
+        let Some(place) = self.take_place(new) else {
             return outcome(NO_PLACE);
         };
         let Some(block) = self.book.connection(place) else {

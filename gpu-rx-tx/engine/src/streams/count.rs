@@ -35,6 +35,7 @@ counters! {
     NO_PLACE = no_place;
     NO_CHUNK = no_chunk;
     ANSWERS_LOST = answers_lost;
+    DISPLACED = displaced;
     DROPS = drops;
     NOTES = notes;
 }

@@ -264,7 +264,7 @@ impl Flow<'_> {
             return Order::NOTHING;
         };
         let config = listener.config;
-        let Some(place) = self.book.take_place(ConnectionBlock { config, ..new }) else {
+        let Some(place) = self.take_place(ConnectionBlock { config, ..new }) else {
             self.counts.count(count::NO_PLACE, 1);
             if new.is_embryonic {
                 listener.listener.settled();
@@ -291,7 +291,7 @@ impl Flow<'_> {
         let embryonic = listener.listener.embryonic();
         let lack = if self.book.accept_room(listener) <= embryonic {
             count::ACCEPT_FULL
-        } else if standing.free_places == 0 {
+        } else if standing.free_places == 0 && standing.oldest == NONE {
             count::NO_PLACE
         } else if standing.free_chunks < 2 {
             count::NO_CHUNK
@@ -329,7 +329,8 @@ pub(super) const fn blank(connection: Connection, path: Path, remote_port: u16) 
         is_released: false,
         is_embryonic: false,
         is_over: false,
-        reserved: [0; 2],
+        is_lingering: false,
+        reserved: 0,
         generation: 0,
         hash: 0,
         segment_bytes: 0,
@@ -343,6 +344,8 @@ pub(super) const fn blank(connection: Connection, path: Path, remote_port: u16) 
         told_readable: 0,
         told_freed: 0,
         told: 0,
+        older: NONE,
+        newer: NONE,
         orphan_ns: u64::MAX,
         figures_ns: 0,
     }

@@ -218,12 +218,32 @@ impl Flow<'_> {
         };
         match block.connection.state() {
             State::Closed => return self.bury(place),
-            State::TimeWait if block.is_released => self.book.free_chunks(block),
+            State::TimeWait if block.is_released => {
+                self.book.free_chunks(block);
+                self.book.linger(place);
+            }
             _ => {}
         }
         let timeout_ns = block.connection.timeout_ns().unwrap_or(u64::MAX);
         let deadline_ns = timeout_ns.min(block.orphan_ns);
         self.book.set_deadline(place, deadline_ns);
+    }
+
+    /// Takes a place for a connection; that of one which lingers, if no other is free.
+    pub(super) fn take_place(&self, new: ConnectionBlock) -> Option<u32> {
+        let standing = self.book.standing();
+        if standing.free_places == 0 && standing.oldest != NONE {
+            let place = standing.oldest;
+            self.book.leave(place);
+            self.ready.clear(place);
+            if let Some(hash) = self.book.connection(place).map(|block| block.hash) {
+                self.book.remove(hash, place);
+            }
+            self.book.free_place(place);
+            self.counts.count(count::CLOSED, 1);
+            self.counts.count(count::DISPLACED, 1);
+        }
+        self.book.take_place(new)
     }
 
     /// A connection is over. Its place is free once nobody looks at it.
@@ -235,6 +255,7 @@ impl Flow<'_> {
         };
         self.settle(block);
         self.book.set_deadline(place, u64::MAX);
+        self.book.leave(place);
         let is_known = block.listener == NONE || block.told & CONNECTED != 0;
         let hash = block.hash;
         let is_released = block.is_released || !is_known;

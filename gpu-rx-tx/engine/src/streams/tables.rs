@@ -126,7 +126,7 @@ pub struct Address {
 }
 
 /// Where an engine stands between rounds. The engine's own; the host writes [`Standing::new`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C, align(128))]
 pub struct Standing {
     /// Places that are free: the first so many words of [`StreamBlock::free_places`].
@@ -143,6 +143,11 @@ pub struct Standing {
     pub commands: u32,
     /// Resets to nobody's segments that may be sent in this second.
     pub resets: u32,
+    /// Of connections in TIME-WAIT that nobody holds, the place of the one that may go first, or
+    /// [`NONE`].
+    pub oldest: u32,
+    /// The place of the one that may go last, or [`NONE`].
+    pub newest: u32,
     /// Written as zero.
     pub reserved: u32,
     /// When that second is over, in ns.
@@ -160,6 +165,8 @@ impl Standing {
             turn: 0,
             commands: 0,
             resets: 0,
+            oldest: NONE,
+            newest: NONE,
             reserved: 0,
             second_ns: 0,
         }
@@ -185,8 +192,10 @@ pub struct ConnectionBlock {
     pub is_embryonic: bool,
     /// 1 once the connection is over and cannot be found any more.
     pub is_over: bool,
+    /// 1 while it is in TIME-WAIT and nobody holds it: its place can be had.
+    pub is_lingering: bool,
     /// Written as zero.
-    pub reserved: [u8; 2],
+    pub reserved: u8,
     /// Counts the connections that the place had.
     pub generation: u32,
     /// Where its bucket is looked for.
@@ -213,6 +222,10 @@ pub struct ConnectionBlock {
     pub told_freed: u32,
     /// What [`StreamWords::flags`] and, above 16 bits, [`StreamWords::state`] say.
     pub told: u32,
+    /// While it lingers: the place of the next older one, or [`NONE`].
+    pub older: u32,
+    /// While it lingers: the place of the next newer one, or [`NONE`].
+    pub newer: u32,
     /// When a connection that was given back is given up, in ns; all ones for never.
     pub orphan_ns: u64,
     /// When statistics were told last, in ns.
@@ -462,8 +475,10 @@ pub struct StreamCounters {
     pub no_chunk: u64,
     /// Answers that were due to nobody's segments and had no slot to leave by.
     pub answers_lost: u64,
+    /// Connections whose TIME-WAIT ended early: their place was needed.
+    pub displaced: u64,
     /// Written as zero.
-    pub reserved: [u64; 12],
+    pub reserved: [u64; 11],
     /// Frames that were dropped, by [`DropReason`].
     pub drops: [u64; DROPS],
     /// What was special about segments, by [`warpwire_protocols::tcp::Note`].
@@ -498,7 +513,8 @@ impl Default for StreamCounters {
             no_place: 0,
             no_chunk: 0,
             answers_lost: 0,
-            reserved: [0; 12],
+            displaced: 0,
+            reserved: [0; 11],
             drops: [0; DROPS],
             notes: [0; NOTES],
         }

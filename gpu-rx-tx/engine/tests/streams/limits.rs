@@ -200,6 +200,29 @@ fn all_places_taken() {
     net.ends[1].check_untouched();
 }
 
+/// Whoever closes first lingers in TIME-WAIT, and gives way if places are needed.
+#[test]
+fn who_lingers_gives_way() {
+    let mut plan = plan(3, 8);
+    plan.config.time_wait_ns = 1_000_000_000_000;
+    let mut net = Net::<Memory>::new(&plan, 1, false);
+    net.ends[1].listen(&net.clock, 0, 80, 4);
+    let held = net.connected(999);
+    for number in 0..10 {
+        let places = net.connected(1000 + number);
+        net.ends[0].wish(places[0], CLOSE | RELEASE);
+        net.until(5, |ends| ends[1].flags(places[1]) & PEER_CLOSED != 0);
+        net.ends[1].wish(places[1], CLOSE | RELEASE);
+        net.until(5, |ends| ends[1].standing().free_places == plan.places - 1);
+    }
+    assert_eq!(net.ends[0].counters().displaced, 8);
+    assert_eq!(net.ends[0].standing().free_chunks, plan.chunks - 2);
+    // One that is held does not go.
+    net.ends[0].write(held[0], b"still");
+    net.until(5, |ends| ends[1].read(held[1], 100) == b"still");
+    net.ends.iter().for_each(|end| end.check_untouched());
+}
+
 #[test]
 fn a_full_backlog_bakes_cookies() {
     for backlog in [0, 1] {
