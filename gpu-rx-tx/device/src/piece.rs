@@ -340,6 +340,51 @@ impl<'a> Piece<'a> {
         count
     }
 
+    /// The sum of all words of 32 bits, as little-endian loads give them; bytes that fill no word
+    /// count as if zeros followed. By this lane alone.
+    #[inline(always)]
+    pub fn sum(&self) -> u64 {
+        if cfg!(target_arch = "nvptx64") {
+            return self.sum_words();
+        }
+        // SAFETY: within the piece, which is ours for now.
+        unsafe { memory::sum(self.address, None, self.length) }
+    }
+
+    /// [`Piece::copy_to`], and [`Piece::sum`] of what was copied: the source may change meanwhile.
+    #[inline(always)]
+    pub fn copy_and_sum(&self, to: &Piece<'_>) -> u64 {
+        let count = self.length.min(to.length);
+        if cfg!(target_arch = "nvptx64") {
+            self.copy_words(to, count, 0, 1);
+            return Piece {
+                length: count,
+                ..*to
+            }
+            .sum_words();
+        }
+        // SAFETY: `count` bytes lie within both pieces, which are ours for now; different slots and
+        // areas do not overlap.
+        unsafe { memory::sum(self.address, Some(to.address), count) }
+    }
+
+    #[inline(always)]
+    fn sum_words(&self) -> u64 {
+        let count = self.length / 4;
+        let mut words = self.words(0);
+        let mut sum = 0u64;
+        for _ in 0..count {
+            sum = sum.wrapping_add(u64::from(words.take()));
+        }
+        let (mut at, mut shift) = (count * 4, 0);
+        while let Some(byte) = self.byte(at) {
+            sum = sum.wrapping_add(u64::from(byte) << shift);
+            at += 1;
+            shift += 8;
+        }
+        sum
+    }
+
     /// Copies `count` bytes, at most the length of both, as lane `lane` of `lanes` lanes that share
     /// the work.
     ///

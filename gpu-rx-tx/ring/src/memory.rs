@@ -214,6 +214,45 @@ pub unsafe fn copy(from: DeviceAddress, to: DeviceAddress, length: u32) {
     unsafe { core::ptr::copy_nonoverlapping(from, to, length as usize) }
 }
 
+/// The sum of the words of 32 bits from `from` on, as little-endian loads give them, in one pass;
+/// bytes that fill no word count as if zeros followed. With `to` they are copied there as well.
+///
+/// # Safety
+/// As [`copy`], for `from` and for `to` if there is one.
+#[inline(always)]
+pub unsafe fn sum(from: DeviceAddress, to: Option<DeviceAddress>, length: u32) -> u64 {
+    const BLOCK: u64 = 32;
+    let load = |at: u64, count: u64| {
+        let mut bytes = [0; BLOCK as usize];
+        let from = from.offset(at).value() as *const u8;
+        // SAFETY: `count` bytes, at most a block, lie there, by the caller's promise.
+        unsafe { core::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), count as usize) };
+        if let Some(to) = to {
+            let to = to.offset(at).value() as *mut u8;
+            // SAFETY: as many bytes of the destination, by the caller's promise.
+            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, count as usize) };
+        }
+        bytes
+    };
+    let mut sums = [0u64; BLOCK as usize / 4];
+    let mut add = |bytes: [u8; BLOCK as usize]| {
+        for (sum, word) in sums.iter_mut().zip(bytes.as_chunks::<4>().0) {
+            *sum = sum.wrapping_add(u64::from(u32::from_le_bytes(*word)));
+        }
+    };
+    let length = u64::from(length);
+    let whole = length / BLOCK * BLOCK;
+    let mut at = 0;
+    while at < whole {
+        add(load(at, BLOCK));
+        at += BLOCK;
+    }
+    if whole < length {
+        add(load(whole, length - whole));
+    }
+    sums.iter().fold(0, |all, sum| all.wrapping_add(*sum))
+}
+
 /// Copies bytes out of shared memory into a local buffer.
 ///
 /// # Safety

@@ -43,57 +43,21 @@ pub(super) const fn join(sum: Sum, other: Sum, offset: u32) -> Sum {
 /// The sum over a piece. Not inlined: one copy for received and sent bytes of all ring formats.
 #[inline(never)]
 pub(super) fn piece(piece: &Piece<'_>) -> Sum {
-    if !cfg!(target_arch = "nvptx64") {
-        return chunks(piece, None);
-    }
-    let mut words = piece.words(0);
-    let count = piece.length() / 4;
-    let mut sum = Sum::ZERO;
-    for _ in 0..count {
-        sum = sum.add_word(words.take());
-    }
-    let (mut at, mut shift) = (count * 4, 0);
-    while let Some(byte) = piece.byte(at) {
-        sum = sum.add_word(u32::from(byte) << shift);
-        at += 1;
-        shift += 8;
-    }
-    sum
+    folded(piece.sum())
 }
 
-/// Copies a piece to another one, of the same length, and sums what it copied: the source may
-/// change meanwhile.
+/// Copies a piece to another one, of the same length, and sums what it copied.
 #[inline(never)]
 pub(super) fn copy(from: &Piece<'_>, to: &Piece<'_>) -> Sum {
-    if !cfg!(target_arch = "nvptx64") {
-        return chunks(from, Some(to));
-    }
-    from.copy_to(to);
-    piece(to)
+    folded(from.copy_and_sum(to))
 }
 
-/// Sums a piece by copies, and copies those on.
-#[inline(always)]
-fn chunks(piece: &Piece<'_>, to: Option<&Piece<'_>>) -> Sum {
-    let (mut sum, mut done) = (Sum::ZERO, 0);
-    let mut chunk = [0; CHUNK];
-    while done < piece.length() {
-        let count = piece.copy_out(done, &mut chunk);
-        if count == 0 {
-            break;
-        }
-        let bytes = chunk.get(..count).unwrap_or(&[]);
-        if let Some(to) = to {
-            to.copy_in(done, bytes);
-        }
-        sum = sum.plus(Sum::of(bytes));
-        done += count as u32;
-    }
-    sum
+/// A sum of words as a sum of the internet checksum: the upper half is a word more.
+const fn folded(words: u64) -> Sum {
+    Sum::ZERO
+        .add_word(words as u32)
+        .add_word((words >> 32) as u32)
 }
-
-/// Bytes that are summed at once; even.
-const CHUNK: usize = 512;
 
 #[cfg(test)]
 mod tests {
