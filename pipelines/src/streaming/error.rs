@@ -33,6 +33,12 @@ pub enum Error {
     /// The executor took no more.
     #[error(transparent)]
     Executor(#[from] warpwire_gpu::executor::Error),
+    /// A thread could not be started.
+    #[error("a thread for streams could not be started: {source}")]
+    Thread {
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// There is no way to the peer.
     #[error(transparent)]
     NoWay(#[from] NoWay),
@@ -88,4 +94,27 @@ pub enum Error {
         /// What it said.
         outcome: u32,
     },
+}
+
+/// As the standard library's streams would say it.
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        use std::io::ErrorKind;
+        let kind = match &error {
+            Error::Over { cause, .. } => match cause {
+                Cause::Finished => ErrorKind::BrokenPipe,
+                Cause::Reset => ErrorKind::ConnectionReset,
+                Cause::Refused => ErrorKind::ConnectionRefused,
+                Cause::TimedOut => ErrorKind::TimedOut,
+                Cause::Aborted => ErrorKind::ConnectionAborted,
+                Cause::Unreachable => ErrorKind::HostUnreachable,
+            },
+            Error::Closed { .. } => ErrorKind::BrokenPipe,
+            Error::Deadline { .. } => ErrorKind::TimedOut,
+            Error::Taken { .. } => ErrorKind::AddrInUse,
+            Error::NoWay(_) => ErrorKind::HostUnreachable,
+            _ => ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
 }

@@ -3,6 +3,8 @@
 //! Bytes lie in the rings of a stream, which the engine fills and empties; the host reads and
 //! writes them there, and says so by words. What is not TCP goes to the [`slow`] path.
 
+#[cfg(feature = "tokio")]
+mod asynchronous;
 mod commands;
 mod control;
 mod device;
@@ -17,6 +19,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "tokio")]
+pub use asynchronous::{AsyncListener, AsyncStream, Reactor};
 pub use device::StreamDevice;
 pub use endpoint::{News, StreamEndpoint};
 pub use error::Error;

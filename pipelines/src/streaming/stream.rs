@@ -263,12 +263,20 @@ impl Stream {
     pub fn flush(&self, patience: Duration) -> Result<(), Error> {
         self.shared
             .wait("the peer did not acknowledge", patience, || {
-                let is_through = self.unacknowledged()? == 0;
-                if !is_through {
-                    self.broken()?;
-                }
-                Ok(is_through.then_some(()))
+                Ok(self.is_flushed()?.then_some(()))
             })
+    }
+
+    /// Whether the peer acknowledged all that was written.
+    ///
+    /// # Errors
+    /// [`Error::Over`] if it never will.
+    pub fn is_flushed(&self) -> Result<bool, Error> {
+        let is_through = self.unacknowledged()? == 0;
+        if !is_through {
+            self.broken()?;
+        }
+        Ok(is_through)
     }
 
     /// Bytes that were written and not acknowledged.

@@ -13,16 +13,16 @@ use warpwire_nic::soft::{
 use super::slow::NoWay;
 use super::*;
 
-const LIMIT: Duration = Duration::from_secs(20);
+pub(super) const LIMIT: Duration = Duration::from_secs(20);
 
 /// Two endpoints; the NICs go after them.
-struct Scene {
+pub(super) struct Scene {
     ends: [StreamEndpoint; 2],
-    _nics: [SoftNic; 2],
+    nics: [SoftNic; 2],
 }
 
 impl Scene {
-    fn new(link: Impairments, change: impl Fn(&mut StreamConfig)) -> Self {
+    pub(super) fn new(link: Impairments, change: impl Fn(&mut StreamConfig)) -> Self {
         let clock = Clock::machine();
         let fabric = Fabric::new(
             FabricConfig::default(),
@@ -52,7 +52,13 @@ impl Scene {
             let end = StreamEndpoint::start_fused(clock.clone(), &nics[number], services, &config);
             end.expect("starts")
         });
-        Self { ends, _nics: nics }
+        Self { ends, nics }
+    }
+
+    /// The endpoints, and the NICs that have to go after them.
+    #[cfg(feature = "tokio")]
+    pub(super) fn parts(self) -> ([StreamEndpoint; 2], [SoftNic; 2]) {
+        (self.ends, self.nics)
     }
 
     /// Runs a server beside a client; both endpoints are stepped until both are over.
@@ -92,11 +98,11 @@ impl Drop for Ended<'_> {
     }
 }
 
-fn text(bytes: usize) -> Vec<u8> {
+pub(super) fn text(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at * 7 + at / 251) as u8).collect()
 }
 
-fn at(address: &str) -> SocketAddr {
+pub(super) fn at(address: &str) -> SocketAddr {
     address.parse().expect("is one")
 }
 
@@ -342,7 +348,8 @@ fn places_are_used_again_and_news_name_them() {
 #[test]
 fn wrong_settings_are_named() {
     let good = StreamConfig::new(vec!["10.9.0.1/24".parse().expect("is one")]);
-    let cases: [(&str, fn(&mut StreamConfig)); 6] = [
+    type Change = fn(&mut StreamConfig);
+    let cases: [(&str, Change); 6] = [
         ("connections", |config| config.connections = 0),
         ("open", |config| config.open = config.connections + 1),
         ("ring_bytes", |config| config.ring_bytes = 3000),

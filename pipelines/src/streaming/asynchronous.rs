@@ -1,0 +1,243 @@
+//! Streams for tasks of tokio: a thread steps the engine, and wakes those of whom it has news.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker, ready};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::endpoint::{News, StreamEndpoint, lock};
+use super::error::Error;
+use super::listener::Listener;
+use super::stream::Stream;
+
+/// A thread that steps an endpoint and wakes tasks. Dropping it ends the thread; tasks that wait
+/// then are not woken any more.
+pub struct Reactor {
+    wakers: Arc<Wakers>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A stream for tasks; dropping it closes it, as with [`Stream`].
+pub struct AsyncStream {
+    stream: Stream,
+    wakers: Arc<Wakers>,
+}
+
+/// A listener for tasks.
+pub struct AsyncListener {
+    listener: Listener,
+    wakers: Arc<Wakers>,
+}
+
+/// Who waits for news of which number: to read or accept, and to write.
+#[derive(Default)]
+struct Wakers(Mutex<Vec<[Option<Waker>; 2]>>);
+
+/// Places in a row of [`Wakers`].
+const READS: usize = 0;
+const WRITES: usize = 1;
+
+impl Reactor {
+    /// Starts the thread. There is one for an endpoint.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if somebody has the endpoint's news already; a thread that cannot be
+    /// started.
+    pub fn start(endpoint: Arc<StreamEndpoint>) -> Result<Self, Error> {
+        let news = endpoint.news().ok_or(Error::Setting {
+            field: "reactor",
+            value: 1,
+            must: "the only one who takes the endpoint's news",
+        })?;
+        let (wakers, stop) = (Arc::<Wakers>::default(), Arc::<AtomicBool>::default());
+        let thread = {
+            let (wakers, stop) = (Arc::clone(&wakers), Arc::clone(&stop));
+            let run = move || turn(&endpoint, &news, &wakers, &stop);
+            let named = std::thread::Builder::new().name("streams".to_owned());
+            named
+                .spawn(run)
+                .map_err(|source| Error::Thread { source })?
+        };
+        Ok(Self {
+            wakers,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// A stream for tasks. It has to be one of the reactor's endpoint.
+    pub fn stream(&self, stream: Stream) -> AsyncStream {
+        AsyncStream {
+            stream,
+            wakers: Arc::clone(&self.wakers),
+        }
+    }
+
+    /// A listener for tasks. It has to be one of the reactor's endpoint.
+    pub fn listener(&self, listener: Listener) -> AsyncListener {
+        AsyncListener {
+            listener,
+            wakers: Arc::clone(&self.wakers),
+        }
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, that was told.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl AsyncListener {
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    /// Waits for a connection.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub async fn accept(&mut self) -> Result<AsyncStream, Error> {
+        std::future::poll_fn(|context| self.poll_accept(context)).await
+    }
+
+    fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Result<AsyncStream, Error>> {
+        let number = self.listener.number();
+        // Before the look: what changes after it wakes.
+        self.wakers.register(number, READS, context.waker());
+        let Some(stream) = self.listener.try_accept()? else {
+            return Poll::Pending;
+        };
+        let wakers = Arc::clone(&self.wakers);
+        Poll::Ready(Ok(AsyncStream { stream, wakers }))
+    }
+}
+
+impl AsyncStream {
+    /// The stream itself.
+    pub const fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    fn register(&self, side: usize, context: &Context<'_>) {
+        // Before the look: what changes after it wakes.
+        let number = self.stream.number();
+        self.wakers.register(number, side, context.waker());
+    }
+}
+
+impl AsyncRead for AsyncStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.register(READS, context);
+        let is_at_end = this.stream.is_at_end()?;
+        let mut count = 0;
+        for piece in this.stream.peek()? {
+            let here = piece.len().min(into.remaining());
+            into.put_slice(piece.get(..here).unwrap_or_default());
+            count += here;
+        }
+        this.stream.consume(count)?;
+        match count > 0 || is_at_end || into.remaining() == 0 {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncWrite for AsyncStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.register(WRITES, context);
+        match this.stream.write(bytes)? {
+            0 if !bytes.is_empty() => Poll::Pending,
+            count => Poll::Ready(Ok(count)),
+        }
+    }
+
+    /// Waits until the peer acknowledged all that was written.
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.register(WRITES, context);
+        match this.stream.is_flushed()? {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        }
+    }
+
+    /// Closes this direction, when the peer acknowledged all that was written.
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.as_mut().poll_flush(context))?;
+        Poll::Ready(Ok(self.get_mut().stream.close()?))
+    }
+}
+
+impl Wakers {
+    fn register(&self, number: u32, side: usize, waker: &Waker) {
+        let mut rows = lock(&self.0);
+        let number = number as usize;
+        if number >= rows.len() {
+            rows.resize_with(number + 1, Default::default);
+        }
+        if let Some(slot) = rows.get_mut(number).and_then(|row| row.get_mut(side)) {
+            match slot {
+                Some(old) => old.clone_from(waker),
+                None => *slot = Some(waker.clone()),
+            }
+        }
+    }
+
+    /// Wakes who waits for news of a number.
+    fn wake(&self, number: u32) {
+        let row = lock(&self.0).get_mut(number as usize).map(std::mem::take);
+        row.into_iter().flatten().flatten().for_each(Waker::wake);
+    }
+
+    /// Wakes everybody, to see that the engine ended.
+    fn wake_all(&self) {
+        let rows = std::mem::take(&mut *lock(&self.0));
+        rows.into_iter().flatten().flatten().for_each(Waker::wake);
+    }
+}
+
+/// What the thread does.
+fn turn(endpoint: &StreamEndpoint, news: &News, wakers: &Wakers, stop: &AtomicBool) {
+    let mut idle = 0u32;
+    while !stop.load(Ordering::Relaxed) {
+        let busy = endpoint.step() | news.drain(|number| wakers.wake(number));
+        idle = if busy { 0 } else { idle.saturating_add(1) };
+        match idle {
+            0..64 => std::hint::spin_loop(),
+            64..256 => std::thread::yield_now(),
+            _ => std::thread::sleep(NAP),
+        }
+    }
+    wakers.wake_all();
+}
+
+/// A short rest of a thread that finds nothing to do.
+const NAP: Duration = Duration::from_micros(50);
+
+#[cfg(test)]
+#[path = "asynchronous_tests.rs"]
+mod tests;
