@@ -215,7 +215,7 @@ impl Connection {
     pub(super) fn challenge(&mut self, now_ns: u64) {
         if self.cold.challenges.spend(now_ns) {
             self.hot.flags.insert(Flags::ACK_DUE);
-            self.cold.counts.challenges = self.cold.counts.challenges.wrapping_add(1);
+            self.cold.counts.challenges = self.cold.counts.challenges.saturating_add(1);
         }
     }
 

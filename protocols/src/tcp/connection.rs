@@ -315,15 +315,15 @@ impl Connection {
             peer_window: hot.window,
             segment_bytes: hot.segment_bytes,
             retransmits: counts.retransmits,
-            timeouts: counts.timeouts,
+            timeouts: counts.timeouts.into(),
             recoveries: counts.recoveries,
-            tail_probes: counts.tail_probes,
-            lost_repetitions: counts.lost_repetitions,
+            tail_probes: counts.tail_probes.into(),
+            lost_repetitions: counts.lost_repetitions.into(),
             marks: counts.marks,
             out_of_order: counts.out_of_order,
-            reordered: counts.reordered,
+            reordered: counts.reordered.into(),
             duplicate_acks: counts.duplicate_acks,
-            challenges: counts.challenges,
+            challenges: counts.challenges.into(),
         }
     }
 

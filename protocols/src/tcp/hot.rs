@@ -126,15 +126,15 @@ pub(super) struct Cold {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub(super) struct Budget {
-    /// Where the time began, in units of 2^20 ns.
-    start: u32,
+    /// Where the time began, in units of 2^20 ns, modulo 2^16: 69 seconds.
+    start: u16,
     spent: u8,
 }
 
 impl Budget {
     /// Whether it may be done once more.
     pub(super) fn spend(&mut self, now_ns: u64) -> bool {
-        let now = (now_ns >> 20) as u32;
+        let now = (now_ns >> 20) as u16;
         if self.spent == 0 || now.wrapping_sub(self.start) >= BUDGET_TIME {
             self.start = now;
             self.spent = 0;
@@ -147,20 +147,20 @@ impl Budget {
     }
 }
 
-/// Counters; see [`Statistics`](super::Statistics).
+/// Counters, the rare ones up to 65535; see [`Statistics`](super::Statistics).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub(super) struct Counts {
     pub(super) retransmits: u32,
-    pub(super) timeouts: u32,
     pub(super) recoveries: u32,
-    pub(super) tail_probes: u32,
-    pub(super) lost_repetitions: u32,
     pub(super) marks: u32,
     pub(super) out_of_order: u32,
-    pub(super) reordered: u32,
     pub(super) duplicate_acks: u32,
-    pub(super) challenges: u32,
+    pub(super) timeouts: u16,
+    pub(super) tail_probes: u16,
+    pub(super) lost_repetitions: u16,
+    pub(super) reordered: u16,
+    pub(super) challenges: u16,
 }
 
 /// What the sender does about loss.
@@ -240,10 +240,10 @@ bitflags! {
 
 const BUDGET: u8 = 10;
 /// 5 seconds in units of 2^20 ns.
-const BUDGET_TIME: u32 = 4768;
+const BUDGET_TIME: u16 = 4768;
 
 const _: () = assert!(size_of::<Hot>() <= 256);
-const _: () = assert!(size_of::<Cold>() <= 512);
+const _: () = assert!(size_of::<Cold>() <= 536);
 
 #[cfg(test)]
 mod tests {

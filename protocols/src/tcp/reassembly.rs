@@ -112,7 +112,7 @@ impl Reassembly {
 }
 
 /// Ranges that are kept: what comes beyond more gaps is left to the peer to repeat.
-pub(super) const MOST_RANGES: usize = 8;
+pub(super) const MOST_RANGES: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -75,7 +75,8 @@ impl Connection {
                 let longest_ns = 2 * trip.smoothed_ns + 4 * trip.variation_ns + LATE_NS;
                 let lost = self.cold.board.judge(&flight, now_ns, longest_ns);
                 let counts = &mut self.cold.counts;
-                counts.lost_repetitions = counts.lost_repetitions.wrapping_add(lost);
+                let lost = lost.min(u32::from(u16::MAX)) as u16;
+                counts.lost_repetitions = counts.lost_repetitions.saturating_add(lost);
             }
         }
     }
@@ -136,10 +137,12 @@ impl Connection {
     /// The peer got bytes twice that we sent twice: what looked like loss was another order.
     fn on_twice(&mut self) {
         let (hot, counts) = (&mut self.hot, &mut self.cold.counts);
-        if counts.reordered >= counts.retransmits || hot.flags.contains(Flags::TAIL_PROBED) {
+        if u32::from(counts.reordered) >= counts.retransmits
+            || hot.flags.contains(Flags::TAIL_PROBED)
+        {
             return;
         }
-        counts.reordered = counts.reordered.wrapping_add(1);
+        counts.reordered = counts.reordered.saturating_add(1);
         hot.tolerance = hot.tolerance.saturating_add(1).min(MOST_TOLERANCE);
     }
 
@@ -168,7 +171,7 @@ impl Connection {
         hot.timer_ns = after(now_ns, hot.trip.timeout_ns(config));
         let flight = self.flight();
         self.cold.board.forget_repetitions(&flight);
-        self.cold.counts.timeouts = self.cold.counts.timeouts.wrapping_add(1);
+        self.cold.counts.timeouts = self.cold.counts.timeouts.saturating_add(1);
     }
 
     /// Sets the timer that probes for a lost tail. RFC 8985 section 7.2.

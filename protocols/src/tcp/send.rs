@@ -274,7 +274,7 @@ impl Connection {
         hot.flags.set(Flags::TAIL_REPEATED, !is_new);
         hot.nxt = to;
         self.cold.tail_end = to;
-        self.cold.counts.tail_probes = self.cold.counts.tail_probes.wrapping_add(1);
+        self.cold.counts.tail_probes = self.cold.counts.tail_probes.saturating_add(1);
         if !is_new {
             self.hot.flags.remove(Flags::TIMING);
             self.count_repeated(1);

@@ -1,6 +1,6 @@
 //! What a connection tells of itself.
 
-/// Figures of a connection, as they are now.
+/// Figures of a connection, as they are now. What is rare is counted up to 65535.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Statistics {
     /// Smoothed round-trip time in ns; 0 if none was measured.
