@@ -21,8 +21,18 @@ struct Taken {
     packets: [u64; 2],
 }
 
+/// The same, and segments that arrive within 100 us arrive joined.
+const JOINED: Weather = Weather {
+    gather_ns: 100_000,
+    ..LINK
+};
+
 /// Moves bytes from the first to the second end, or both ways.
 fn moved(sides: [Box<dyn Side>; 2], bytes: [u64; 2]) -> Taken {
+    over(LINK, sides, bytes)
+}
+
+fn over(weather: Weather, sides: [Box<dyn Side>; 2], bytes: [u64; 2]) -> Taken {
     let [first, second] = bytes;
     let mut world = World {
         sides,
@@ -30,7 +40,7 @@ fn moved(sides: [Box<dyn Side>; 2], bytes: [u64; 2]) -> Taken {
             User::new(1, first as usize, 0),
             User::new(2, second as usize, 0),
         ],
-        fabric: Fabric::new(3, LINK),
+        fabric: Fabric::new(3, weather),
     };
     let start_ns = world.fabric.now_ns;
     let ends = world.run(1_000_000);
@@ -138,6 +148,16 @@ fn streams_both_ways_share_their_acknowledgements() {
         "{}",
         taken.time_ns
     );
+}
+
+#[test]
+fn segments_that_arrive_joined_are_one() {
+    let config = Config::of_mtu(1500, false);
+    let taken = over(JOINED, ours(config, 65_000), [BYTES, 0]);
+    let [acknowledgements, data] = taken.packets;
+    assert!(data <= BYTES.div_ceil(1448) + 12, "{data} packets");
+    assert!(acknowledgements <= data, "{acknowledgements} for {data}");
+    assert!(taken.time_ns <= bound_ns(BYTES, 12), "{}", taken.time_ns);
 }
 
 #[test]

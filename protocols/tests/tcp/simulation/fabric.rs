@@ -50,8 +50,12 @@ pub(crate) struct Weather {
     pub(crate) way_ns: u64,
     /// Time that a byte takes on the link; 0: none.
     pub(crate) byte_ns: u64,
+    /// Packets that arrive within so many ns arrive together.
+    pub(crate) gather_ns: u64,
     /// Nothing passes from a time on, for so long.
     pub(crate) dark: Option<(u64, u64)>,
+    /// From a time on links are no wider than so many bytes, and say so.
+    pub(crate) narrow: Option<(u64, u16)>,
 }
 
 impl Weather {
@@ -64,7 +68,9 @@ impl Weather {
         marks: 0,
         way_ns: 5_000_000,
         byte_ns: 0,
+        gather_ns: 0,
         dark: None,
+        narrow: None,
     };
 }
 
@@ -87,6 +93,12 @@ pub(crate) struct Fabric {
     pub(crate) sent: [u64; 2],
 }
 
+impl Flight {
+    const fn order(&self) -> (u64, u64) {
+        (self.at_ns, self.number)
+    }
+}
+
 impl Fabric {
     pub(crate) fn new(seed: u64, weather: Weather) -> Self {
         Self {
@@ -100,9 +112,17 @@ impl Fabric {
         }
     }
 
-    pub(crate) fn send(&mut self, to: usize, packet: Packet) {
+    /// Takes a packet. Of one that is too big for the way, its number and what the way takes.
+    pub(crate) fn send(&mut self, to: usize, packet: Packet) -> Option<(u32, u16)> {
         let weather = self.weather;
         self.sent[to] += 1;
+        if let Some((from_ns, mtu)) = weather.narrow
+            && self.now_ns >= from_ns
+            && packet.bytes.len() + 20 > usize::from(mtu)
+        {
+            let number = packet.bytes[4..8].try_into().expect("four bytes");
+            return Some((u32::from_be_bytes(number), mtu));
+        }
         let leaves_ns = self.now_ns.max(self.free_ns[to]);
         let bytes = packet.bytes.len() as u64 + 20;
         self.free_ns[to] = leaves_ns + bytes * weather.byte_ns;
@@ -135,6 +155,7 @@ impl Fabric {
                 packet,
             });
         }
+        None
     }
 
     /// When the next packet arrives.
@@ -142,12 +163,24 @@ impl Fabric {
         self.flights.iter().map(|flight| flight.at_ns).min()
     }
 
-    /// The next packet, and to whom; it is that time now.
-    pub(crate) fn arrive(&mut self) -> Option<(usize, Packet)> {
-        let of = |at: &usize| (self.flights[*at].at_ns, self.flights[*at].number);
-        let next = (0..self.flights.len()).min_by_key(of)?;
-        let flight = self.flights.swap_remove(next);
-        self.now_ns = self.now_ns.max(flight.at_ns);
-        Some((flight.to, flight.packet))
+    /// The next packet, and to whom; it is that time now. With all that arrive there at that time,
+    /// or soon after if arrivals are gathered.
+    pub(crate) fn arrive(&mut self) -> Option<(usize, Vec<Packet>)> {
+        let first = self.flights.iter().map(Flight::order).min()?;
+        let (mut to, mut packets) = (None, Vec::new());
+        while let Some(order) = self.flights.iter().map(Flight::order).min()
+            && order.0 <= first.0 + self.weather.gather_ns
+        {
+            let next = self.flights.iter().position(|one| one.order() == order);
+            let next = next.expect("is there");
+            if to.is_some_and(|to| to != self.flights[next].to) {
+                break;
+            }
+            let flight = self.flights.swap_remove(next);
+            self.now_ns = self.now_ns.max(flight.at_ns);
+            to = Some(flight.to);
+            packets.push(flight.packet);
+        }
+        Some((to?, packets))
     }
 }

@@ -204,6 +204,14 @@ impl Side for Foreign {
         socket.close();
     }
 
+    fn abort(&mut self) {
+        let socket: &mut Socket<'_> = self.sockets.get_mut(self.handle);
+        socket.abort();
+    }
+
+    /// It does not listen to the network.
+    fn too_big(&mut self, _sequence: u32, _mtu: u16) {}
+
     fn is_at_end(&self) -> bool {
         self.was_open && !self.socket().may_recv()
     }

@@ -17,7 +17,8 @@ fn weather(dice: &mut Dice) -> Weather {
         marks: dice.one(&[0, 0, 100]),
         way_ns: dice.one(&[10_000, 1_000_000, 20_000_000]),
         byte_ns: dice.one(&[0, 8, 80]),
-        dark: None,
+        gather_ns: dice.one(&[0, 0, 20_000, 200_000]),
+        ..Weather::FINE
     }
 }
 
@@ -175,6 +176,65 @@ fn sleeper(seed: u64) {
 #[test]
 fn a_window_that_was_closed_for_long_opens_again() {
     every_seed("a_window_that_was_closed_for_long_opens_again", sleeper);
+}
+
+/// A way that becomes narrower while segments are under way.
+fn narrow(seed: u64) {
+    let mut dice = Dice::new(seed.wrapping_mul(47) + 13);
+    let from_ns = 1_000_000_000 + dice.below(200_000_000);
+    let weather = Weather {
+        narrow: Some((from_ns, dice.one(&[576, 1000, 1492]))),
+        byte_ns: 800,
+        ..weather(&mut dice)
+    };
+    let configs = [config(&mut dice), config(&mut dice)];
+    let what = format!("{weather:?}, {configs:?}");
+    println!("seed {seed}: {what}");
+    let world = World {
+        sides: two(&mut dice, seed, configs),
+        users: [
+            User::new(seed, 300_000, 0),
+            User::new(seed + 1000, 300_000, 0),
+        ],
+        fabric: Fabric::new(seed, weather),
+    };
+    exact(world, &what);
+}
+
+#[test]
+fn a_way_that_narrows_costs_no_byte() {
+    every_seed("a_way_that_narrows_costs_no_byte", narrow);
+}
+
+/// An end that gives up in the middle: the other hears of it, or finds out.
+fn given_up(seed: u64) {
+    let mut dice = Dice::new(seed.wrapping_mul(53) + 17);
+    let weather = weather(&mut dice);
+    let configs = [config(&mut dice), config(&mut dice)];
+    let mut users = [
+        User::new(seed, 200_000, 0),
+        User::new(seed + 1000, 200_000, 0),
+    ];
+    let who = seed as usize / 4 % 2;
+    users[who].gives_up = Some(dice.below(150_000) as usize);
+    let mut world = World {
+        sides: two(&mut dice, seed, configs),
+        users,
+        fabric: Fabric::new(seed, weather),
+    };
+    println!("seed {seed}: {weather:?}, {configs:?}");
+    let ends = world.run(MOST_STEPS);
+    assert!(!world.is_exact()[who], "it gave up");
+    let told = |cause: &str| Err(format!("Some({cause})"));
+    assert_eq!(ends[who], told("Aborted"));
+    // Whoever has said and heard all by then is done.
+    let heard = &ends[1 - who];
+    assert_eq!(*heard, told("Reset"), "the other did not hear of it");
+}
+
+#[test]
+fn an_end_that_gives_up_is_noticed() {
+    every_seed("an_end_that_gives_up_is_noticed", given_up);
 }
 
 /// A fabric that is dark, for a while or for good: exact, or a beginning and a cause.

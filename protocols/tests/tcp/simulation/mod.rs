@@ -26,6 +26,8 @@ pub(crate) trait Side {
     fn poll(&mut self, now_ns: u64) -> Option<Packet>;
     /// A segment arrives.
     fn take(&mut self, now_ns: u64, packet: &Packet);
+    /// Nothing more arrives at this time.
+    fn settle(&mut self, _now_ns: u64) {}
     /// When it wants to look at the clock.
     fn timeout_ns(&mut self, now_ns: u64) -> Option<u64>;
     fn on_timer(&mut self, now_ns: u64);
@@ -36,6 +38,9 @@ pub(crate) trait Side {
     /// Reads up to so many bytes.
     fn read(&mut self, most: usize) -> Vec<u8>;
     fn close(&mut self);
+    fn abort(&mut self);
+    /// The network says that a segment of this number was too big for a link of this MTU.
+    fn too_big(&mut self, sequence: u32, mtu: u16);
     /// Whether the peer's stream ended, and all of it was read.
     fn is_at_end(&self) -> bool;
     /// Whether nothing more happens; why, if that is an error.
@@ -61,6 +66,8 @@ pub(crate) struct User {
     next_ns: u64,
     /// Once it read so much, it reads nothing for so long.
     sleep: Option<(usize, u64)>,
+    /// Once it read so much, it gives up.
+    gives_up: Option<usize>,
     /// When the last byte came.
     pub(crate) last_ns: u64,
 }
@@ -78,6 +85,7 @@ impl User {
             pause_ns,
             next_ns: 0,
             sleep: None,
+            gives_up: None,
             last_ns: 0,
         }
     }
@@ -97,6 +105,10 @@ impl User {
         if self.sent == self.written.len() && !self.is_closed {
             side.close();
             self.is_closed = true;
+        }
+        if self.gives_up.is_some_and(|after| self.read.len() >= after) {
+            self.gives_up = None;
+            return side.abort();
         }
         if let Some((after, for_ns)) = self.sleep
             && self.read.len() >= after
@@ -159,7 +171,9 @@ impl World {
                 let Some(packet) = side.poll(now_ns) else {
                     break;
                 };
-                self.fabric.send(1 - at, packet);
+                if let Some((sequence, mtu)) = self.fabric.send(1 - at, packet) {
+                    side.too_big(sequence, mtu);
+                }
             }
             assert!(side.poll(now_ns).is_none(), "an end sends without end");
         }
@@ -174,9 +188,12 @@ impl World {
         let wake = wakes.into_iter().flatten().min();
         match (self.fabric.next_ns(), wake) {
             (Some(at_ns), wake) if wake.is_none_or(|wake| at_ns <= wake) => {
-                let (to, packet) = self.fabric.arrive().expect("is on its way");
+                let (to, packets) = self.fabric.arrive().expect("is on its way");
                 let now_ns = self.fabric.now_ns;
-                self.sides[to].take(now_ns, &packet);
+                for packet in packets {
+                    self.sides[to].take(now_ns, &packet);
+                }
+                self.sides[to].settle(now_ns);
                 true
             }
             (_, Some(wake)) => {

@@ -9,7 +9,7 @@ use warpwire_protocols::tcp::{
     Statistics, Tuple, answer_unknown,
 };
 use warpwire_protocols::wire::IpProtocol;
-use warpwire_protocols::wire::tcp::Repr;
+use warpwire_protocols::wire::tcp::{Repr, TcpFlags, TcpSequence};
 
 use super::{Packet, Side};
 use crate::end::End;
@@ -25,6 +25,8 @@ pub(crate) struct Ours {
     offload: u32,
     ready: VecDeque<Packet>,
     is_settled: bool,
+    /// A segment to which what follows it is joined, as a NIC does.
+    joined: Option<(Segment, Vec<u8>)>,
 }
 
 pub(crate) const ADDRESSES: [Ipv4Addr; 2] =
@@ -42,6 +44,7 @@ impl Ours {
             offload,
             ready: VecDeque::new(),
             is_settled: false,
+            joined: None,
         }
     }
 
@@ -116,6 +119,28 @@ impl Ours {
         }
     }
 
+    fn deliver(&mut self, now_ns: u64, segment: &Segment, payload: &[u8]) {
+        if self.is_live() {
+            self.end
+                .as_mut()
+                .expect("is live")
+                .take(now_ns, segment, payload);
+        } else if self.end.is_none() && self.listener.is_some() {
+            self.listen(now_ns, segment, payload);
+        } else if let Some(out) = answer_unknown(segment) {
+            self.emit(&out, &[]);
+        }
+        let state = self.end.as_ref().map(|end| end.connection.state());
+        if let Some(listener) = &mut self.listener
+            && !self.is_settled
+            && state.is_some_and(|state| state != State::SynReceived)
+        {
+            listener.settled();
+            self.is_settled = true;
+            assert_eq!(listener.embryonic(), 0);
+        }
+    }
+
     fn is_live(&self) -> bool {
         let state = self.end.as_ref().map(|end| end.connection.state());
         state.is_some_and(|state| state != State::Closed)
@@ -145,24 +170,21 @@ impl Side for Ours {
             panic!("a segment with a good checksum cannot be read");
         };
         let segment = Segment::new(&repr, payload.len() as u32, packet.is_marked);
-        if self.is_live() {
-            self.end
-                .as_mut()
-                .expect("is live")
-                .take(now_ns, &segment, payload);
-        } else if self.end.is_none() && self.listener.is_some() {
-            self.listen(now_ns, &segment, payload);
-        } else if let Some(out) = answer_unknown(&segment) {
-            self.emit(&out, &[]);
-        }
-        let state = self.end.as_ref().map(|end| end.connection.state());
-        if let Some(listener) = &mut self.listener
-            && !self.is_settled
-            && state.is_some_and(|state| state != State::SynReceived)
+        if let Some((before, bytes)) = &mut self.joined
+            && follows(before, &segment)
         {
-            listener.settled();
-            self.is_settled = true;
-            assert_eq!(listener.embryonic(), 0);
+            before.length += segment.length;
+            before.flags |= segment.flags;
+            bytes.extend_from_slice(payload);
+            return;
+        }
+        self.settle(now_ns);
+        self.joined = Some((segment, payload.to_vec()));
+    }
+
+    fn settle(&mut self, now_ns: u64) {
+        if let Some((segment, payload)) = self.joined.take() {
+            self.deliver(now_ns, &segment, &payload);
         }
     }
 
@@ -202,6 +224,20 @@ impl Side for Ours {
         }
     }
 
+    fn abort(&mut self) {
+        if let Some(end) = &mut self.end {
+            end.connection.abort();
+        }
+    }
+
+    fn too_big(&mut self, sequence: u32, mtu: u16) {
+        if let Some(end) = &mut self.end {
+            let config = end.config;
+            end.connection
+                .on_too_big(TcpSequence(sequence), mtu, &config);
+        }
+    }
+
     fn is_at_end(&self) -> bool {
         self.end
             .as_ref()
@@ -234,6 +270,21 @@ impl Side for Ours {
             ),
         }
     }
+}
+
+/// Whether a segment can be joined to the one before.
+fn follows(before: &Segment, segment: &Segment) -> bool {
+    let plain = TcpFlags::ACK | TcpFlags::PSH;
+    before.sequence.wrapping_add(before.length) == segment.sequence
+        && before.acknowledgement == segment.acknowledgement
+        && before.window == segment.window
+        && before.options == segment.options
+        && before.is_marked == segment.is_marked
+        && before.flags == TcpFlags::ACK
+        && plain.contains(segment.flags)
+        && before.length > 0
+        && segment.length > 0
+        && before.length + segment.length < 65_000
 }
 
 const START_NS: u64 = 1_000_000_000;
