@@ -14,17 +14,17 @@ impl Connection {
         match self.hot.state {
             State::Closed => Delivery::note(Note::Unexpected),
             State::SynSent => self.on_answer(now_ns, segment, config),
-            State::SynReceived => {
-                let segment = self.without_syn(segment);
-                self.on_known(now_ns, &segment, config)
-            }
+            State::SynReceived => match self.without_syn(segment) {
+                Some(answer) => self.on_late_answer(now_ns, &answer, config),
+                None => self.on_known(now_ns, segment, config),
+            },
             _ => self.on_known(now_ns, segment, config),
         }
     }
 
     /// Both ends opened at once: SYN and ACK come for a SYN that came already. What is new of it
     /// is the acknowledgement.
-    fn without_syn(&self, segment: &Segment) -> Segment {
+    fn without_syn(&self, segment: &Segment) -> Option<Segment> {
         let hot = &self.hot;
         let is_answer = segment.has(TcpFlags::SYN | TcpFlags::ACK)
             && !segment.has(TcpFlags::RST)
@@ -32,11 +32,20 @@ impl Connection {
             && segment.sequence == hot.irs
             && segment.acknowledgement == hot.nxt;
         let mut new = *segment;
-        if is_answer {
-            new.flags.remove(TcpFlags::SYN | TcpFlags::ECE);
-            new.sequence = segment.sequence.wrapping_add(1);
+        new.flags.remove(TcpFlags::SYN | TcpFlags::ECE);
+        new.sequence = segment.sequence.wrapping_add(1);
+        is_answer.then_some(new)
+    }
+
+    /// What was a SYN tells a window that is not scaled: RFC 7323 section 2.2.
+    fn on_late_answer(&mut self, now_ns: u64, answer: &Segment, config: &Config) -> Delivery {
+        let most = self.hot.max_window;
+        let delivery = self.on_known(now_ns, answer, config);
+        if self.hot.state.is_synchronized() {
+            self.hot.window = u32::from(answer.window);
+            self.hot.max_window = most.max(self.hot.window);
         }
-        new
+        delivery
     }
 
     /// In every state but CLOSED and SYN-SENT.

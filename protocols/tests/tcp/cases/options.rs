@@ -115,6 +115,23 @@ pub(super) const CASES: &[Case] = &[
         ",
     ),
     case(
+        "nor is that of a SYN that crossed ours, or of its answer",
+        "RFC 7323 2.2",
+        "",
+        "
+        connect
+        > S 0 <ws>
+        < S 0 win 500 <mss 1000,ws 3>
+        > S. 0 ack 1
+        < S. 0 ack 1 win 600 <mss 1000,ws 3>
+        drain
+        state Established
+        write 3000
+        > . 1:601
+        drain
+        ",
+    ),
+    case(
         "a shift beyond 14 is taken for 14",
         "RFC 7323 2.3",
         "snd=1048576",

@@ -6,6 +6,7 @@ mod fabric;
 mod flood;
 mod foreign;
 mod hostile;
+mod long;
 mod ours;
 
 use fabric::{Dice, Fabric, Weather};
