@@ -116,6 +116,17 @@ fn numbers_go_on_after_their_largest() {
         (window.offer(1), window.offer(255)),
         (Offered::Fresh(1), Offered::Late)
     );
+    // Room that was made moves what numbers are taken to be near to.
+    let mut window = Small::new(8).unwrap();
+    assert_eq!(
+        (window.offer(0), window.settle()),
+        (Offered::Fresh(0), came(0, 1))
+    );
+    assert_eq!(
+        (window.make_room(1000), window.make_room(1000)),
+        (missing(1, 936), None)
+    );
+    assert_eq!(window.offer(1000 % 256), Offered::Fresh(1000));
     // All 64 bits: the largest number is the last.
     let mut window = Small::new(64).unwrap();
     assert_eq!(window.offer(u64::MAX - 1), Offered::Fresh(u64::MAX - 1));
