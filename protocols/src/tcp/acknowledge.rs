@@ -208,7 +208,7 @@ impl Connection {
             0 => hot.trip.backoff = 0,
             1..=LONGEST_MS => {
                 // An acknowledgement that was lost makes the way look long: by steps only.
-                let most_ns = hot.trip.base_ns(config);
+                let most_ns = hot.trip.expected_ns(config);
                 hot.trip.measured((u64::from(ms) * 1_000_000).min(most_ns));
             }
             _ => {}

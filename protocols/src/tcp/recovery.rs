@@ -69,16 +69,40 @@ impl Connection {
                 }
             }
             Phase::Recovery | Phase::Loss => {
-                let flight = self.flight();
-                let trip = &self.hot.trip;
-                // As old as this it would have been acknowledged. Growing queues are no loss.
-                let longest_ns = 2 * trip.smoothed_ns + 4 * trip.variation_ns + LATE_NS;
-                let lost = self.cold.board.judge(&flight, now_ns, longest_ns);
-                let counts = &mut self.cold.counts;
-                let lost = lost.min(u32::from(u16::MAX)) as u16;
-                counts.lost_repetitions = counts.lost_repetitions.saturating_add(lost);
+                self.judge_repetitions(now_ns);
+                if sacked.is_progress || sacked.news > 0 {
+                    self.schedule_judgement(now_ns);
+                }
             }
         }
+    }
+
+    /// Looks for repetitions that were lost as well.
+    fn judge_repetitions(&mut self, now_ns: u64) -> bool {
+        let flight = self.flight();
+        let lost = self.cold.board.judge(&flight, now_ns, self.longest_ns());
+        let counts = &mut self.cold.counts;
+        let lost = lost.min(u32::from(u16::MAX)) as u16;
+        counts.lost_repetitions = counts.lost_repetitions.saturating_add(lost);
+        lost > 0
+    }
+
+    /// As old as this a repetition would have been acknowledged. Growing queues are no loss.
+    fn longest_ns(&self) -> u64 {
+        let trip = &self.hot.trip;
+        2 * trip.smoothed_ns + 4 * trip.variation_ns + LATE_NS
+    }
+
+    /// Once after each news, repetitions are judged by the clock: with little under way nothing
+    /// else may come that tells of their loss.
+    fn schedule_judgement(&mut self, now_ns: u64) {
+        let judged_ns = after(now_ns, self.longest_ns() + LATE_NS);
+        let hot = &mut self.hot;
+        let is_useful = hot.phase == Phase::Recovery
+            && hot.flags.contains(Flags::SACK)
+            && hot.trip.smoothed_ns > 0
+            && judged_ns < hot.timer_ns;
+        hot.probe_ns = if is_useful { judged_ns } else { 0 };
     }
 
     /// Something is lost: less is sent, and the lost is repeated.
@@ -99,6 +123,7 @@ impl Connection {
         hot.probe_ns = 0;
         self.lose_first(mss);
         self.hot.timer_ns = after(now_ns, self.hot.trip.timeout_ns(config));
+        self.schedule_judgement(now_ns);
         self.cold.counts.recoveries = self.cold.counts.recoveries.wrapping_add(1);
     }
 
@@ -197,8 +222,11 @@ impl Connection {
 
     /// Twice the round trip passed without news.
     pub(super) fn on_probe_timer(&mut self, now_ns: u64, config: &Config) {
+        self.hot.probe_ns = 0;
+        if self.hot.phase == Phase::Recovery && self.judge_repetitions(now_ns) {
+            self.hot.flags.insert(Flags::REPEAT_DUE);
+        }
         let hot = &mut self.hot;
-        hot.probe_ns = 0;
         if hot.una == hot.nxt || hot.phase != Phase::Open || hot.state == State::TimeWait {
             return;
         }

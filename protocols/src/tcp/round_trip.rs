@@ -43,6 +43,14 @@ impl RoundTrip {
         rto.max(config.min_rto_ns).min(config.max_rto_ns)
     }
 
+    /// The longest round trip that is no surprise, in ns.
+    pub(super) fn expected_ns(&self, config: &Config) -> u64 {
+        match self.smoothed_ns {
+            0 => config.max_rto_ns,
+            smoothed => smoothed + (4 * self.variation_ns).max(GRANULARITY_NS),
+        }
+    }
+
     /// Time before the next repetition, in ns.
     pub(super) fn timeout_ns(&self, config: &Config) -> u64 {
         let base = self.base_ns(config);

@@ -301,7 +301,13 @@ impl Connection {
             hot.timer_ns = 0;
             hot.flags.remove(Flags::PERSIST);
         }
-        if hot.phase != Phase::Recovery && !hot.flags.contains(Flags::TIMING) {
+        // Behind bytes that are missing an acknowledgement comes late; with timestamps others tell.
+        let is_telling = match hot.phase {
+            Phase::Open => true,
+            Phase::Loss => !hot.flags.contains(Flags::TIMESTAMPS),
+            Phase::Recovery => false,
+        };
+        if is_telling && !hot.flags.contains(Flags::TIMING) {
             self.time(now_ns);
         }
         let hot = &mut self.hot;
