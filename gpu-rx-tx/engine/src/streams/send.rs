@@ -59,6 +59,8 @@ impl<R: Receive, T: Transmit> StreamEngine<'_, R, T> {
             }
         }
         self.copy(simt, is_made, bytes, claim.as_ref());
+        // pairs with: the leader, which changes connections that lanes have read here.
+        simt.sync_warp();
     }
 
     /// *Collective.* Copies what was written for the host's capture.

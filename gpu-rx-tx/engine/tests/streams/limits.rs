@@ -10,7 +10,7 @@ use warpwire_protocols::tcp::{Cause, Config};
 use crate::ends::{End, Plan};
 use crate::exact::{Talk, bytes};
 use crate::net::Net;
-use crate::wires::{Client, Memif};
+use crate::wires::{Client, Memif, Wire};
 
 type Memory = Memif<Client>;
 
@@ -221,6 +221,68 @@ fn who_lingers_gives_way() {
     net.ends[0].write(held[0], b"still");
     net.until(5, |ends| ends[1].read(held[1], 100) == b"still");
     net.ends.iter().for_each(|end| end.check_untouched());
+}
+
+/// A SYN from the same end as a connection that lingers begins another one.
+#[test]
+fn the_same_end_comes_again() {
+    for is_held in [false, true] {
+        let plan = Plan::default();
+        let mut net = Net::<Memory>::new(&plan, 1, false);
+        net.ends[1].listen(&net.clock, 0, 80, 4);
+        let places = net.connected(1000);
+        net.ends[1].wish(places[1], CLOSE);
+        if !is_held {
+            net.ends[1].wish(places[1], RELEASE);
+        }
+        net.until(5, |ends| ends[0].flags(places[0]) & PEER_CLOSED != 0);
+        net.ends[0].wish(places[0], CLOSE | RELEASE);
+        net.until(5, |ends| ends[0].standing().free_places == plan.places);
+        assert_eq!(net.ends[1].standing().free_places, plan.places - 1);
+        let again = net.connected(1000);
+        assert_eq!(again[1] == places[1], !is_held);
+        net.ends[0].write(again[0], b"again");
+        net.until(5, |ends| ends[1].read(again[1], 100) == b"again");
+        if is_held {
+            assert_eq!(net.ends[1].cause(places[1]), Cause::Finished as u32 + 1);
+            net.ends[1].wish(places[1], RELEASE);
+        }
+        (0..2).for_each(|end| net.ends[end].wish(again[end], CLOSE | RELEASE));
+        net.check_ends(&plan);
+    }
+}
+
+/// What ICMP says is believed of segments that are under way.
+#[test]
+fn the_network_has_its_say() {
+    let plan = Plan::default();
+    let mut net = Net::<Memory>::new(&plan, 1, false);
+    let path = net.ends[0].path_to(&net.ends[1], 1000);
+    let place = net.ends[0].connect(&net.clock, path, 80).place;
+    net.ends[0].run(&net.clock, 1);
+    let syn = net.ends[0].wire.take().expect("was sent");
+    let sequence = u32::from_be_bytes(syn[38..42].try_into().expect("four"));
+    let said = |kind, sequence| Command {
+        kind,
+        sequence,
+        port: 80,
+        path,
+        mtu: 700,
+        ..Command::default()
+    };
+    let clock = &net.clock;
+    for (command, closes) in [
+        (said(UNREACHABLE, sequence.wrapping_add(7)), false),
+        (said(UNREACHABLE, sequence), true),
+    ] {
+        assert_eq!(net.ends[0].command(clock, command).outcome, 0);
+        net.ends[0].run(clock, 1);
+        let is_closed = net.ends[0].flags(place) & CLOSED != 0;
+        assert_eq!(is_closed, closes);
+    }
+    assert_eq!(net.ends[0].cause(place), Cause::Unreachable as u32 + 1);
+    net.ends[0].wish(place, RELEASE);
+    net.check_ends(&plan);
 }
 
 #[test]
