@@ -1,10 +1,14 @@
 //! `warpwire serve`: services over TCP that an engine of ours terminates, on an interface of its
 //! own addresses.
 
+mod http;
 mod report;
 mod service;
+mod site;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use warpwire_nic::xdp::Prefix;
@@ -15,6 +19,7 @@ use warpwire_pipelines::streaming::{
 use super::{Failure, signals};
 use report::Tally;
 use service::{Served, Service};
+use site::Site;
 
 /// Serve TCP from an engine of warpwire, on addresses of its own
 #[derive(clap::Args)]
@@ -47,6 +52,9 @@ pub(super) struct Arguments {
     /// `source`: bytes for each connection, then its end; without end if absent
     #[arg(long, value_name = "COUNT")]
     bytes: Option<u64>,
+    /// `http`: the folder whose files are served; they are read once, at the beginning
+    #[arg(long, value_name = "FOLDER", required_if_eq("service", "http"))]
+    root: Option<PathBuf>,
     /// Print what every connection does, once a second: round trip, congestion window, repetitions
     #[arg(long)]
     live: bool,
@@ -57,9 +65,11 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = signals::Heed::begin()?;
+    let site = arguments.root.as_deref().map(Site::read).transpose()?;
+    let site = site.map(Arc::new);
     let device = StreamDevice::open(&arguments.nic, &arguments.config(), PATIENCE)?;
-    let mut server = Server::open(arguments, &device)?;
-    report::begin(&device, &server.listeners)?;
+    let mut server = Server::open(arguments, site, &device)?;
+    report::begin(&device, &server.listeners, server.site.as_deref())?;
     let started = Instant::now();
     let is_over = || {
         let elapsed = started.elapsed().as_secs();
@@ -122,6 +132,7 @@ impl Arguments {
 struct Server {
     service: Service,
     bytes: u64,
+    site: Option<Arc<Site>>,
     listeners: Vec<Listener>,
     news: Option<News>,
     /// By their numbers.
@@ -131,7 +142,11 @@ struct Server {
 }
 
 impl Server {
-    fn open(arguments: &Arguments, device: &StreamDevice) -> Result<Self, Failure> {
+    fn open(
+        arguments: &Arguments,
+        site: Option<Arc<Site>>,
+        device: &StreamDevice,
+    ) -> Result<Self, Failure> {
         let port = arguments.port.unwrap_or(arguments.service.port());
         let listen = |own: &InterfaceAddress| {
             let at = SocketAddr::new(own.address, port);
@@ -141,6 +156,7 @@ impl Server {
         Ok(Self {
             service: arguments.service,
             bytes: arguments.bytes.unwrap_or(u64::MAX),
+            site: site.filter(|_| arguments.service == Service::Http),
             listeners: listeners.collect::<Result<_, _>>()?,
             news: device.endpoint().news(),
             streams: Vec::new(),
@@ -178,7 +194,12 @@ impl Server {
             }
             self.tally.accepted += 1;
             if let Some(slot) = self.streams.get_mut(place) {
-                *slot = Some(Served::new(self.service, stream, self.bytes));
+                *slot = Some(Served::new(
+                    self.service,
+                    stream,
+                    self.bytes,
+                    self.site.as_ref(),
+                ));
                 serve_one(slot, &mut self.tally);
             }
         }

@@ -7,6 +7,7 @@ use warpwire_pipelines::streaming::{Listener, StreamDevice};
 
 use super::super::Failure;
 use super::service::Served;
+use super::site::Site;
 
 /// What was served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,8 +23,15 @@ pub(super) struct Tally {
 }
 
 /// Says where it is served.
-pub(super) fn begin(device: &StreamDevice, listeners: &[Listener]) -> Result<(), Failure> {
+pub(super) fn begin(
+    device: &StreamDevice,
+    listeners: &[Listener],
+    site: Option<&Site>,
+) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
+    if let Some((files, bytes)) = site.map(Site::size) {
+        writeln!(out, "{files} files, {bytes} bytes")?;
+    }
     for listener in listeners {
         writeln!(out, "serving at {}", listener.address())?;
     }

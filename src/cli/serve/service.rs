@@ -1,8 +1,13 @@
-//! What is served: RFC 862 (echo), 863 (discard), and bytes without end in the manner of RFC 864.
+//! What is served: RFC 862 (echo), 863 (discard), bytes without end in the manner of RFC 864, and
+//! files.
+
+use std::sync::Arc;
 
 use warpwire_pipelines::streaming::{Error, Stream};
 
+use super::http::Conversation;
 use super::report::Tally;
+use super::site::Site;
 
 /// A service.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,6 +18,8 @@ pub(super) enum Service {
     Discard,
     /// Bytes that count from 0 to 250, again and again (port 19)
     Source,
+    /// Files, over HTTP/1.1 (port 80)
+    Http,
 }
 
 impl Service {
@@ -22,6 +29,7 @@ impl Service {
             Self::Echo => 7,
             Self::Discard => 9,
             Self::Source => 19,
+            Self::Http => 80,
         }
     }
 }
@@ -34,11 +42,19 @@ pub(super) struct Served {
     written: u64,
     bytes: u64,
     is_closed: bool,
+    /// `Http`.
+    conversation: Option<Box<Conversation>>,
 }
 
 impl Served {
-    pub(super) const fn new(service: Service, stream: Stream, bytes: u64) -> Self {
+    pub(super) fn new(
+        service: Service,
+        stream: Stream,
+        bytes: u64,
+        site: Option<&Arc<Site>>,
+    ) -> Self {
         Self {
+            conversation: site.map(|site| Box::new(Conversation::new(site))),
             service,
             stream,
             written: 0,
@@ -49,13 +65,17 @@ impl Served {
 
     /// Does what can be done now. No once the connection needs nothing any more.
     pub(super) fn go_on(&mut self, tally: &mut Tally) -> Result<bool, Error> {
+        if let Some(conversation) = &mut self.conversation {
+            return conversation.go_on(&mut self.stream, tally);
+        }
         match self.service {
             Service::Echo => {
                 let count = self.stream.reflect()? as u64;
                 tally.came += count;
                 tally.left += count;
             }
-            Service::Discard => self.discard(tally)?,
+            // Without files, HTTP has nothing to say.
+            Service::Discard | Service::Http => self.discard(tally)?,
             Service::Source => {
                 self.discard(tally)?;
                 self.fill(tally)?;

@@ -229,6 +229,87 @@ fn source_and_discard_move_bytes_one_way() {
 }
 
 #[test]
+fn curl_fetches_files() {
+    if !warpwire_skip::has_program("curl") {
+        return warpwire_skip::installable("`curl` is not there");
+    }
+    let Some(scene) = Scene::new("h") else { return };
+    let folder = std::env::temp_dir().join(format!("wws{}site", std::process::id()));
+    std::fs::create_dir_all(folder.join("sub")).expect("is made");
+    let sizes = [0, 1, 1000, 100_000, 20_000_000];
+    for size in sizes {
+        std::fs::write(folder.join(format!("{size}.bin")), text(size)).expect("is written");
+    }
+    std::fs::write(folder.join("sub/index.html"), "<p>here</p>").expect("is written");
+    let root = folder.to_string_lossy().into_owned();
+    let served = scene.serve(&format!("http --root {root}"));
+    for address in [OURS.to_owned(), format!("[{OURS_6}]")] {
+        for size in sizes {
+            let output = scene.near(&format!("curl -sSf http://{address}/{size}.bin"));
+            assert!(output.status.success(), "{output:?}");
+            assert!(
+                output.stdout == text(size),
+                "{size}: {}",
+                output.stdout.len()
+            );
+        }
+    }
+    let output = scene.near(&format!("curl -sSi http://{OURS}/sub/"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.starts_with("HTTP/1.1 200 OK"), "{said}");
+    assert!(
+        said.contains("Content-Type: text/html") && said.ends_with("<p>here</p>"),
+        "{said}"
+    );
+    for (words, want) in [
+        (
+            format!("-sI http://{OURS}/1000.bin"),
+            "Content-Length: 1000",
+        ),
+        (format!("-si http://{OURS}/nothing"), "404 Not Found"),
+        (
+            format!("-si -X DELETE http://{OURS}/1.bin"),
+            "405 Method Not Allowed",
+        ),
+        (
+            format!("-si --path-as-is http://{OURS}/../secret"),
+            "400 Bad Request",
+        ),
+    ] {
+        let output = scene.near(&format!("curl {words}"));
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains(want), "{words}: {said}");
+    }
+    // One connection, a thousand requests, of which ten at a time are under way.
+    let mut stream = scene.connect(OURS, 80);
+    let request = "GET /1000.bin HTTP/1.1\r\nHost: a\r\n\r\n".repeat(10);
+    let mut length = 0;
+    for round in 0..100 {
+        stream.write_all(request.as_bytes()).expect("goes on");
+        let mut back = Vec::new();
+        while round == 0 && back.len() < 10_000 || round > 0 && back.len() < length {
+            let mut bytes = [0; 4096];
+            let count = stream.read(&mut bytes).expect("goes on");
+            assert!(count > 0, "ended in round {round}");
+            back.extend_from_slice(&bytes[..count]);
+            if round == 0 && back.len() >= 10_000 {
+                let head = back.windows(4).position(|four| four == b"\r\n\r\n");
+                length = 10 * (head.expect("has a head") + 4 + 1000);
+                while back.len() < length {
+                    let count = stream.read(&mut bytes).expect("goes on");
+                    back.extend_from_slice(&bytes[..count]);
+                }
+            }
+        }
+        assert_eq!(back.len(), length, "round {round}");
+        assert!(back.ends_with(&text(1000)), "round {round}");
+    }
+    drop(stream);
+    served.end();
+    std::fs::remove_dir_all(&folder).expect("is removed");
+}
+
+#[test]
 fn many_connections_are_served_at_a_time() {
     let Some(scene) = Scene::new("m") else { return };
     let served = scene.serve("echo --connections 256 --ring 16384");
