@@ -17,14 +17,14 @@
 //! the ring's length. Payload is read from the send ring when a segment is sent, again when it is
 //! repeated: bytes stay there until they are freed.
 //!
-//! Segmentation offload is a number: [`Connection::poll`] makes trains of up to so many bytes, which
-//! the NIC cuts, or [`Outgoing::piece`]. Segments that were joined on arrival are taken as one.
+//! Segmentation offload is a number: [`Connection::poll`] makes trains of up to so many bytes,
+//! which the NIC cuts, or [`Outgoing::piece`]. Segments that were joined on arrival are taken as one.
 //!
 //! # What is done about loss
 //!
 //! - What three segments overtook is lost (RFC 6675); more than three where another order was seen.
-//! - A repetition is lost if what was sent for the first time after it overtook it, or if it is older
-//!   than two round trips and four variations; it is repeated again.
+//! - A repetition is lost if what was sent for the first time after it overtook it, or if it is
+//!   older than two round trips and four variations; it is repeated again.
 //! - A lost tail is probed after two round trips (RFC 8985 section 7). If the probe arrives before
 //!   what was sent earlier, that is lost.
 //! - All else waits for the timer (RFC 6298). Without SACK there is NewReno (RFC 6582).
