@@ -18,7 +18,7 @@
 //! repeated: bytes stay there until they are freed.
 //!
 //! Segmentation offload is a number: [`Connection::poll`] makes trains of up to so many bytes,
-//! which the NIC cuts, or [`Outgoing::piece`]. Segments that were joined on arrival are taken as one.
+//! which the NIC cuts, or [`Outgoing::piece`]. Segments that were joined on arrival are one.
 //!
 //! # What is done about loss
 //!
