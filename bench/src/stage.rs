@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use warpwire_core::block;
 use warpwire_device::{KernelRow, VERDICT_OFFSET};
+use warpwire_engine::streams::Bits;
 use warpwire_fuzz::job::Job;
 use warpwire_gpu::Arena;
 use warpwire_gpu::executor::Parameters;
@@ -63,6 +64,27 @@ impl Stage {
 
     pub(crate) fn write(&self, address: DeviceAddress, bytes: &[u8]) {
         self.arena.write(address, bytes).expect("inside");
+    }
+
+    /// Writes a value where nobody else does meanwhile.
+    pub(crate) fn write_value<T: Copy>(&self, address: DeviceAddress, value: T) {
+        assert!(self.arena.whole().contains(address, size_of::<T>() as u64));
+        // SAFETY: inside, and no kernel runs.
+        unsafe { (address.value() as *mut T).write(value) };
+    }
+
+    /// A value of a type of which any bits are one, or that was written as such.
+    pub(crate) fn read_value<T: Copy>(&self, address: DeviceAddress) -> T {
+        assert!(self.arena.whole().contains(address, size_of::<T>() as u64));
+        // SAFETY: inside, and no kernel runs.
+        unsafe { (address.value() as *const T).read() }
+    }
+
+    /// A bitmap of so many bits.
+    pub(crate) fn bits(&self, address: DeviceAddress, count: u32) -> Bits {
+        assert!(self.arena.whole().contains(address, Bits::bytes(count)));
+        // SAFETY: inside memory that was cut for it.
+        unsafe { Bits::attach(address, count) }
     }
 
     pub(crate) fn half_word(&self, address: DeviceAddress) -> u32 {

@@ -16,6 +16,7 @@ mod plain;
 mod programs;
 mod scripts;
 mod seen;
+mod streams;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -144,6 +145,7 @@ pub fn kernels<'a>(entries: impl Iterator<Item = &'a str>, corpus: &Path) -> Vec
             programs::cases(name, corpus),
             gauges::cases(name),
             messages::cases(name),
+            streams::cases(name),
             scripts::cases(name),
         ];
         let before = cases.len();
@@ -164,6 +166,7 @@ pub fn rows() -> impl Iterator<Item = &'static KernelRow> {
         entries::measuring(),
         entries::gauges(),
         entries::transports(),
+        entries::streams(),
         entries::applications(),
     ];
     kinds.into_iter().flatten()
