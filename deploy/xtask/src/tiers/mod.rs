@@ -65,13 +65,13 @@ impl Tier {
     /// On two cores from an empty target folder, with room to spare.
     fn budget(self) -> Duration {
         Duration::from_secs(match self {
-            Self::Lint => 120,
+            Self::Lint => 100,
             Self::Build => 460,
             Self::Structure => 30,
             Self::Unit => 420,
             Self::Docs => 20,
             Self::Ptx => 770,
-            Self::Virtual => 270,
+            Self::Virtual => 290,
             Self::Peers => 150,
             Self::Interop => 460,
         })
