@@ -4,6 +4,9 @@
 #[path = "../judges/captures.rs"]
 #[expect(dead_code, reason = "the judges read more of it")]
 mod captures;
+#[path = "../judges/dice.rs"]
+#[expect(dead_code, reason = "others choose among values")]
+mod dice;
 mod end;
 mod fabric;
 mod goodput;

@@ -2,6 +2,8 @@
 //! delays, by seeds.
 
 mod cases;
+#[path = "../judges/dice.rs"]
+mod dice;
 mod end;
 mod language;
 mod run;
