@@ -28,9 +28,15 @@ pub(super) fn check(path: Option<&Path>) -> Result<(), Failure> {
 
 /// Ends the capture of a device, if there is one, and says what it holds; then the outcome of what
 /// was captured, which counts for more than a file that could not be written.
+///
+/// A device whose interface is not as it was tells that first: then it is not the peer who is to be
+/// asked.
 pub(super) fn end(device: &mut Device, outcome: Result<(), Failure>) -> Result<(), Failure> {
     let ended = device.end_capture();
-    outcome?;
+    if let Err(failure) = outcome {
+        device.look()?;
+        return Err(failure);
+    }
     if let Some(report) = ended? {
         eprint!("capture: {} packets sent", report.packets);
         match report.lost {

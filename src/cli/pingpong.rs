@@ -190,8 +190,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         None => Device::open(conversation.peer_address(), &config)?,
     };
     let outcome = play(arguments, &device, &mut conversation, role, (mtu, size));
-    // Without its interface it is not the peer who is to be asked.
-    let outcome = outcome.or_else(|failure| device.look().map_err(Failure::from).and(Err(failure)));
     capture::end(&mut device, outcome)
 }
 

@@ -108,9 +108,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let server = resolve(address.unwrap_or_default(), arguments.port)?;
         let mut device = Device::open(server.ip(), &config)?;
         let outcome = ask(arguments, &device, server, &heed);
-        // Without its interface it is not the peer who is to be asked.
-        let outcome =
-            outcome.or_else(|failure| device.look().map_err(Failure::from).and(Err(failure)));
         return capture::end(&mut device, outcome);
     }
     let own = address.map(|address| resolve(address, arguments.port));

@@ -306,7 +306,7 @@ impl<'a> Bench<'a> {
         theirs: &[Destination],
         json: Json,
     ) -> Result<(), Failure> {
-        let (patience, device) = (self.plan.options.patience(), self.device);
+        let patience = self.plan.options.patience();
         let mut table = Table::new(self, own, theirs, json);
         table.head()?;
         let plan = self.plan;
@@ -318,14 +318,7 @@ impl<'a> Bench<'a> {
                 session.channel().extend(patience);
                 session.between()?;
             }
-            let told = match traffic.play(*size) {
-                // Without its interface it is not the peer who is to be asked.
-                Err(failure @ Failure::Traffic(_)) => {
-                    device.look()?;
-                    return Err(failure);
-                }
-                outcome => outcome?,
-            };
+            let told = traffic.play(*size)?;
             if let Some(told) = told {
                 results = Some(told.results());
                 // What both ends measured is one row, which comes later.
