@@ -14,11 +14,13 @@ mod kernel;
 mod meet;
 mod perftest;
 mod pingpong;
+mod rest;
 mod rping;
 mod run;
 mod serve;
 mod signals;
 mod stages;
+mod station;
 mod table;
 
 use std::io::{ErrorKind, Write};

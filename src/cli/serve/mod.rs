@@ -2,21 +2,21 @@
 //! own addresses.
 
 mod http;
+mod iperf3;
 mod report;
 mod service;
 mod site;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use warpwire_nic::xdp::Prefix;
-use warpwire_pipelines::streaming::{
-    self, InterfaceAddress, Listener, News, Route, StreamConfig, StreamDevice,
-};
+use warpwire_pipelines::streaming::{self, InterfaceAddress, Listener, News, StreamDevice};
 
-use super::{Failure, signals};
+use super::rest::Rest;
+use super::station::Station;
+use super::{Failure, say, signals};
 use report::Tally;
 use service::{Served, Service};
 use site::Site;
@@ -27,28 +27,14 @@ pub(super) struct Arguments {
     /// What to serve
     #[arg(value_enum)]
     service: Service,
-    /// The NIC, such as xdp:eth0
-    #[arg(long, value_name = "NIC")]
-    nic: String,
-    /// An own address and the length of its network, such as 192.0.2.1/24; the operating system
-    /// must not have it. Several times for several
-    #[arg(long = "addr", value_name = "ADDRESS/LENGTH", required = true)]
-    addresses: Vec<InterfaceAddress>,
-    /// A router for all other networks, one for each IP version
-    #[arg(long = "gateway", value_name = "ADDRESS")]
-    gateways: Vec<IpAddr>,
+    #[command(flatten)]
+    station: Station,
     /// The port; the service's own if absent
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Connections at a time
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 18))]
     connections: u32,
-    /// Bytes of each of the two rings of a connection, a power of two
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 18)]
-    ring: u32,
-    /// Bytes of the largest IP packet; less where the NIC passes less
-    #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u16).range(576..))]
-    mtu: u16,
     /// `source`: bytes for each connection, then its end; without end if absent
     #[arg(long, value_name = "COUNT")]
     bytes: Option<u64>,
@@ -67,7 +53,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = signals::Heed::begin()?;
     let site = arguments.root.as_deref().map(Site::read).transpose()?;
     let site = site.map(Arc::new);
-    let device = StreamDevice::open(&arguments.nic, &arguments.config(), PATIENCE)?;
+    let device = arguments.station.open(arguments.connections, PATIENCE)?;
     let mut server = Server::open(arguments, site, &device)?;
     report::begin(&device, &server.listeners, server.site.as_deref())?;
     let started = Instant::now();
@@ -83,6 +69,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let busy = device.endpoint().step() | server.serve()?;
             rest.after(busy);
         }
+        for line in server.iperf3.iter_mut().flat_map(iperf3::Server::said) {
+            say(line)?;
+        }
         if !device.endpoint().is_running() {
             return Err(Failure::Serve(report::ended(&device)));
         }
@@ -90,6 +79,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             told = Instant::now();
             report::live(&server.streams)?;
         }
+    }
+    if let Some(iperf3) = &mut server.iperf3 {
+        iperf3.stop(&mut server.streams);
     }
     server.streams.clear();
     server.listeners.clear();
@@ -101,38 +93,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     report::end(&device, &server.tally, started.elapsed())
 }
 
-impl Arguments {
-    fn config(&self) -> StreamConfig {
-        let everywhere = |via: &IpAddr| Route {
-            to: match via {
-                IpAddr::V4(_) => Prefix {
-                    address: Ipv4Addr::UNSPECIFIED.into(),
-                    length: 0,
-                },
-                IpAddr::V6(_) => Prefix {
-                    address: Ipv6Addr::UNSPECIFIED.into(),
-                    length: 0,
-                },
-            },
-            via: *via,
-        };
-        StreamConfig {
-            routes: self.gateways.iter().map(everywhere).collect(),
-            mtu: self.mtu,
-            // Those that linger after their end have no memory for bytes.
-            connections: self.connections * 2,
-            open: self.connections,
-            ring_bytes: self.ring,
-            ..StreamConfig::new(self.addresses.clone())
-        }
-    }
-}
-
 /// A service with its connections.
 struct Server {
     service: Service,
     bytes: u64,
     site: Option<Arc<Site>>,
+    iperf3: Option<iperf3::Server>,
     listeners: Vec<Listener>,
     news: Option<News>,
     /// By their numbers.
@@ -152,11 +118,12 @@ impl Server {
             let at = SocketAddr::new(own.address, port);
             device.endpoint().listen(at, PATIENCE)
         };
-        let listeners = arguments.addresses.iter().map(listen);
+        let listeners = arguments.station.addresses.iter().map(listen);
         Ok(Self {
             service: arguments.service,
             bytes: arguments.bytes.unwrap_or(u64::MAX),
             site: site.filter(|_| arguments.service == Service::Http),
+            iperf3: (arguments.service == Service::Iperf3).then(iperf3::Server::new),
             listeners: listeners.collect::<Result<_, _>>()?,
             news: device.endpoint().news(),
             streams: Vec::new(),
@@ -175,12 +142,20 @@ impl Server {
         for number in told.drain(..) {
             let streams = self.streams.len();
             match self.streams.get_mut(number as usize) {
-                Some(slot) => serve_one(slot, &mut self.tally),
+                Some(slot) => match &mut self.iperf3 {
+                    Some(iperf3) => {
+                        iperf3.go_on(&mut self.streams, number as usize, &mut self.tally);
+                    }
+                    None => serve_one(slot, &mut self.tally),
+                },
                 None if streams == 0 || number as usize >= streams => self.welcome(number)?,
                 None => {}
             }
         }
         self.told = told;
+        if let Some(iperf3) = &mut self.iperf3 {
+            iperf3.look(&mut self.streams, &mut self.tally);
+        }
         Ok(busy)
     }
 
@@ -200,7 +175,10 @@ impl Server {
                     self.bytes,
                     self.site.as_ref(),
                 ));
-                serve_one(slot, &mut self.tally);
+                match &mut self.iperf3 {
+                    Some(iperf3) => iperf3.welcome(&mut self.streams, place, &mut self.tally),
+                    None => serve_one(slot, &mut self.tally),
+                }
             }
         }
         Ok(())
@@ -222,26 +200,6 @@ fn serve_one(slot: &mut Option<Served>, tally: &mut Tally) {
     }
 }
 
-/// How a thread rests that finds nothing to do: the longer, the deeper.
-#[derive(Default)]
-struct Rest {
-    idle: u32,
-}
-
-impl Rest {
-    fn after(&mut self, busy: bool) {
-        self.idle = match busy {
-            true => 0,
-            false => self.idle.saturating_add(1),
-        };
-        match self.idle {
-            0..64 => std::hint::spin_loop(),
-            64..256 => std::thread::yield_now(),
-            _ => std::thread::sleep(NAP),
-        }
-    }
-}
-
 /// How long the NIC and the engine may take to begin.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Steps between two looks at clocks.
@@ -249,5 +207,3 @@ const LOOK_PERIOD: u32 = 64;
 const LIVE_PERIOD: Duration = Duration::from_secs(1);
 /// For ends and resets to leave.
 const FAREWELL: Duration = Duration::from_millis(200);
-/// A short rest.
-const NAP: Duration = Duration::from_micros(50);

@@ -1,5 +1,5 @@
-//! What is served: RFC 862 (echo), 863 (discard), bytes without end in the manner of RFC 864, and
-//! files.
+//! What is served: RFC 862 (echo), 863 (discard), bytes without end in the manner of RFC 864,
+//! files, and measurements.
 
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ pub(super) enum Service {
     Source,
     /// Files, over HTTP/1.1 (port 80)
     Http,
+    /// What a stock `iperf3 -c` measures over TCP (port 5201)
+    Iperf3,
 }
 
 impl Service {
@@ -30,6 +32,7 @@ impl Service {
             Self::Discard => 9,
             Self::Source => 19,
             Self::Http => 80,
+            Self::Iperf3 => 5201,
         }
     }
 }
@@ -74,8 +77,8 @@ impl Served {
                 tally.came += count;
                 tally.left += count;
             }
-            // Without files, HTTP has nothing to say.
-            Service::Discard | Service::Http => self.discard(tally)?,
+            // Without files, HTTP has nothing to say; iperf3 is served elsewhere.
+            Service::Discard | Service::Http | Service::Iperf3 => self.discard(tally)?,
             Service::Source => {
                 self.discard(tally)?;
                 self.fill(tally)?;

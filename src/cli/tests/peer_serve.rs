@@ -335,6 +335,174 @@ fn many_connections_are_served_at_a_time() {
     assert!(said.starts_with("200 connections, 0 broke"), "{said}");
 }
 
+/// A test of iperf3 by these words, as its JSON tells it.
+fn iperf3(scene: &Scene, words: &str) -> serde_json::Value {
+    let output = scene.near(&format!("timeout 30 iperf3 -c {OURS} -J {words}"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{words}: {said}");
+    serde_json::from_str(&said).expect("is JSON")
+}
+
+fn number(value: &serde_json::Value, path: &str) -> u64 {
+    let found = value.pointer(path).and_then(serde_json::Value::as_u64);
+    found.unwrap_or_else(|| panic!("{path} is missing: {value}"))
+}
+
+#[test]
+fn iperf3_measures_both_directions() {
+    if !warpwire_skip::has_program("iperf3") {
+        return warpwire_skip::installable("`iperf3` is not there");
+    }
+    let Some(scene) = Scene::new("i") else { return };
+    let served = scene.serve("iperf3 --live");
+    let mut told = Vec::new();
+    for (words, streams) in [
+        ("-t 1", 1),
+        ("-t 1 -R", 1),
+        ("-t 1 -P 3", 3),
+        ("-t 1 -P 3 -R", 3),
+        ("-n 5M", 1),
+        ("-n 5M -R", 1),
+        ("-t 2 -O 1 -R", 1),
+    ] {
+        let result = iperf3(&scene, words);
+        let flows = result
+            .pointer("/end/streams")
+            .and_then(|all| all.as_array());
+        let flows = flows.expect("has streams");
+        assert_eq!(flows.len(), streams, "{words}");
+        for flow in flows {
+            assert!(number(flow, "/receiver/bytes") > 0, "{words}: {flow}");
+        }
+        let sent = number(&result, "/end/sum_sent/bytes");
+        let received = number(&result, "/end/sum_received/bytes");
+        // Each end leaves the first second out by its own clock.
+        let is_omitting = words.contains("-O");
+        assert!(
+            received <= sent || is_omitting,
+            "{words}: {received} of {sent} bytes"
+        );
+        let seconds = result
+            .pointer("/end/sum_sent/seconds")
+            .and_then(|all| all.as_f64());
+        assert!(
+            !is_omitting || seconds.is_some_and(|s| s < 2.5),
+            "{words}: {seconds:?}"
+        );
+        assert!(
+            !words.contains("-n 5M") || sent >= 5 << 20,
+            "{words}: {sent}"
+        );
+        let (verb, bytes) = match words.contains("-R") {
+            true => ("sent", sent),
+            false => ("received", received),
+        };
+        told.push(format!("{verb} {bytes} bytes"));
+    }
+    // Slower than it could be, by the clock of the server.
+    let slow = iperf3(&scene, "-t 2 -R -b 8M");
+    let received = number(&slow, "/end/sum_received/bytes");
+    assert!(
+        (1_000_000..2_500_000).contains(&received),
+        "{received} bytes"
+    );
+    let both = scene.near(&format!("timeout 30 iperf3 -c {OURS} -t 1 --bidir -P 2"));
+    let both = String::from_utf8_lossy(&both.stdout);
+    let receivers = both.lines().filter(|line| line.ends_with("receiver"));
+    // Two streams and their sum, each way.
+    assert_eq!(receivers.count(), 6, "{both}");
+    assert!(both.contains("iperf Done."), "{both}");
+    let said = served.end();
+    for words in told {
+        assert!(said.contains(&words), "{words}: {said}");
+    }
+    let live = said.lines().find(|line| line.contains("Established: rtt "));
+    let live = live.unwrap_or_else(|| panic!("no live counters: {said}"));
+    for field in ["cwnd ", "repeated ", "timeouts ", "reordered "] {
+        let value = live
+            .split(field)
+            .nth(1)
+            .and_then(|rest| rest.split(',').next());
+        let value = value.and_then(|value| value.parse::<u32>().ok());
+        assert!(value.is_some(), "{field}: {live}");
+    }
+}
+
+#[test]
+fn iperf3_is_refused_with_a_reason() {
+    if !warpwire_skip::has_program("iperf3") {
+        return warpwire_skip::installable("`iperf3` is not there");
+    }
+    let Some(scene) = Scene::new("j") else { return };
+    let served = scene.serve("iperf3");
+    let udp = scene.near(&format!("timeout 30 iperf3 -c {OURS} -u -t 1"));
+    let said = String::from_utf8_lossy(&udp.stderr);
+    assert!(
+        !udp.status.success() && said.contains("protocol does not exist"),
+        "{said}"
+    );
+    // Neither words nor silence nor an early end keep the next one away.
+    let cookie = [b'a'; 37];
+    for (rest, want) in [
+        (&b"\0\0\0\x02[["[..], &b"\x09\xfe\0\0\0\x72\0\0\0\0"[..]),
+        (b"\xff\xff\xff\xff", b"\x09\xfe\0\0\0\x72\0\0\0\0"),
+        (
+            b"\0\0\0\x0e{\"parallel\":1}\x63",
+            b"\x09\x0a\xfe\0\0\0\x6e\0\0\0\0",
+        ),
+        (b"", b"\x09"),
+    ] {
+        let mut stream = scene.connect(OURS, 5201);
+        stream
+            .write_all(&[&cookie[..], rest].concat())
+            .expect("goes on");
+        if rest.is_empty() {
+            stream.shutdown(Shutdown::Write).expect("closes");
+        }
+        let mut back = Vec::new();
+        stream.read_to_end(&mut back).expect("ends");
+        assert_eq!(back, want, "{rest:?}");
+    }
+    let words = format!(
+        "netns exec {} iperf3 -c {OURS} -t 10 --forceflush",
+        scene.near
+    );
+    let mut gone = Command::new("ip")
+        .args(words.split_whitespace())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut lines = BufReader::new(gone.stdout.take().expect("is a pipe"));
+    let mut line = String::new();
+    // It says so once its streams are there.
+    while !line.contains("connected to") {
+        line.clear();
+        assert!(lines.read_line(&mut line).expect("is text") > 0, "it ended");
+    }
+    let second = scene.near(&format!("timeout 30 iperf3 -c {OURS} -t 1"));
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(said.contains("the server is busy"), "{said}");
+    gone.kill().expect("is there");
+    gone.wait().expect("ends");
+    let deadline = std::time::Instant::now() + LIMIT;
+    let next = format!("timeout 30 iperf3 -c {OURS} -t 1");
+    while !scene.near(&next).status.success() {
+        assert!(std::time::Instant::now() < deadline, "nobody is served");
+    }
+    let said = served.end();
+    for words in [
+        "it wants UDP, and only TCP is served",
+        "ended: its JSON: ",
+        "its JSON has 4294967295 bytes",
+        "said 99, which is not expected before its streams",
+        "ended: it left before its parameters",
+        "sent away: one test at a time",
+        "while the test ran",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
 #[test]
 fn wrong_words_are_named() {
     for (words, want, code) in [
