@@ -21,6 +21,7 @@ mod serve;
 mod signals;
 mod stages;
 mod station;
+mod stream;
 mod table;
 
 use std::io::{ErrorKind, Write};
@@ -56,6 +57,7 @@ enum Command {
     Pingpong(pingpong::Arguments),
     Rping(rping::Arguments),
     Serve(serve::Arguments),
+    Stream(stream::Arguments),
     /// Work on kernels with stages of your own
     Kernel(kernel::Arguments),
 }
@@ -142,6 +144,9 @@ enum Failure {
     /// What serves streams ended.
     #[error("serve: {0}")]
     Serve(String),
+    /// A file did not get through.
+    #[error("stream: {0}")]
+    Stream(String),
     /// Frames went astray that nothing counted.
     #[error("counts: {0}; this is a defect of warpwire: report it with the pipeline file")]
     Astray(String),
@@ -191,6 +196,7 @@ pub fn main_with(kit: &Kit) -> ExitCode {
         Some(Command::Pingpong(arguments)) => pingpong::run(arguments),
         Some(Command::Rping(arguments)) => rping::run(arguments),
         Some(Command::Serve(arguments)) => serve::run(arguments),
+        Some(Command::Stream(arguments)) => stream::run(arguments),
         Some(Command::Kernel(arguments)) => kernel::run(arguments),
     };
     end(outcome)

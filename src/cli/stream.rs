@@ -1,0 +1,341 @@
+//! `warpwire stream`: a file over a TCP connection of our own; the other end is another warpwire, or
+//! any program with a socket. The bytes of the file are all that is sent, and the end of the stream
+//! is its end.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use warpwire_pipelines::streaming::slow::NoWay;
+use warpwire_pipelines::streaming::{Error, Stream, StreamDevice, StreamEndpoint};
+
+use super::rest::Rest;
+use super::signals::Heed;
+use super::station::Station;
+use super::{Failure, say};
+
+/// Send or receive a file over TCP of our own
+#[derive(clap::Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    side: Side,
+}
+
+#[derive(clap::Subcommand)]
+enum Side {
+    /// Wait for a connection, and write what comes to a file
+    Recv {
+        /// The file; what it held is lost once somebody has connected
+        file: PathBuf,
+        /// The port that is listened at, on all own addresses
+        #[arg(long, default_value_t = PORT, value_parser = clap::value_parser!(u16).range(1..))]
+        port: u16,
+        #[command(flatten)]
+        shared: Shared,
+    },
+    /// Connect, and send a file
+    Send {
+        /// The file
+        file: PathBuf,
+        /// Who receives it, such as 192.0.2.9:5300
+        #[arg(long, value_name = "ADDRESS:PORT")]
+        to: SocketAddr,
+        #[command(flatten)]
+        shared: Shared,
+    },
+}
+
+#[derive(clap::Args)]
+struct Shared {
+    #[command(flatten)]
+    station: Station,
+    /// Longest wait for the other end to be there, in seconds
+    #[arg(
+        long, value_name = "SECONDS", default_value_t = 60,
+        value_parser = clap::value_parser!(u64).range(1..=LONGEST)
+    )]
+    wait: u64,
+    /// Longest time in which no byte moves, in seconds
+    #[arg(
+        long, value_name = "SECONDS", default_value_t = 30,
+        value_parser = clap::value_parser!(u64).range(1..=LONGEST)
+    )]
+    patience: u64,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let heed = Heed::begin()?;
+    // Nothing is there yet that would have to end well.
+    heed.end();
+    match &arguments.side {
+        Side::Recv { file, port, shared } => receive(file, *port, shared, &heed),
+        Side::Send { file, to, shared } => send(file, *to, shared, &heed),
+    }
+}
+
+fn receive(path: &Path, port: u16, shared: &Shared, heed: &Heed) -> Result<(), Failure> {
+    let wait = Duration::from_secs(shared.wait);
+    let device = shared.station.open(CONNECTIONS, wait)?;
+    let mut listeners = Vec::new();
+    for own in &shared.station.addresses {
+        let at = SocketAddr::new(own.address, port);
+        listeners.push(device.endpoint().listen(at, wait)?);
+        say(format_args!("waiting at {at}"))?;
+    }
+    let mut transfer = Transfer::begin(&device, wait, heed);
+    let stream = transfer.until("nobody connected", || {
+        let mut waiting = listeners.iter().map(|listener| listener.try_accept());
+        waiting.find_map(Result::transpose).transpose()
+    })?;
+    // One file, one sender.
+    listeners.clear();
+    let mut file = File::create(path).map_err(|source| wrong(path, source))?;
+    heed.go_on();
+    transfer.start(shared);
+    let outcome = take(&mut transfer, stream, path, &mut file);
+    outcome.map_err(|failure| transfer.incomplete(failure, &format!("{} has", path.display())))
+}
+
+/// Writes what comes to a file, until its end.
+fn take(
+    transfer: &mut Transfer<'_>,
+    mut stream: Stream,
+    path: &Path,
+    file: &mut File,
+) -> Result<(), Failure> {
+    loop {
+        let came = transfer.until("nothing came", || {
+            let came: usize = stream.peek()?.iter().map(|piece| piece.len()).sum();
+            Ok((came > 0 || stream.is_at_end()?).then_some(came))
+        })?;
+        if came == 0 {
+            break;
+        }
+        let mut count = 0;
+        for piece in stream.peek()? {
+            file.write_all(piece)
+                .map_err(|source| wrong(path, source))?;
+            count += piece.len();
+        }
+        stream.consume(count)?;
+        transfer.bytes += count as u64;
+    }
+    file.flush().map_err(|source| wrong(path, source))?;
+    transfer.tell("received", "from", &stream)?;
+    // The sender has said all that it has to say: it may be gone before it acknowledges our end.
+    let _ = stream.finish(FAREWELL);
+    Ok(())
+}
+
+fn send(path: &Path, to: SocketAddr, shared: &Shared, heed: &Heed) -> Result<(), Failure> {
+    let mut file = File::open(path).map_err(|source| wrong(path, source))?;
+    let wait = Duration::from_secs(shared.wait);
+    let device = shared.station.open(CONNECTIONS, wait)?;
+    let mut transfer = Transfer::begin(&device, wait, heed);
+    let mut stream = connect(&mut transfer, to)?;
+    heed.go_on();
+    transfer.start(shared);
+    give(&mut transfer, &mut stream, path, &mut file).map_err(|failure| {
+        // Otherwise a part would look like all of it. Who is not there any more is not told.
+        let _ = stream.abort();
+        transfer.incomplete(failure, "the other end was given")
+    })
+}
+
+/// Connects, again and again while nobody listens.
+fn connect(transfer: &mut Transfer<'_>, to: SocketAddr) -> Result<Stream, Failure> {
+    loop {
+        let refused = match transfer.endpoint.connect(to, transfer.left()) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => error,
+        };
+        let is_early = matches!(
+            &refused,
+            Error::Over { .. } | Error::NoWay(NoWay::Silent { .. })
+        );
+        if !is_early || transfer.left() < AGAIN {
+            return Err(refused.into());
+        }
+        transfer.pass(AGAIN);
+    }
+}
+
+/// Sends a file and its end.
+fn give(
+    transfer: &mut Transfer<'_>,
+    stream: &mut Stream,
+    path: &Path,
+    file: &mut File,
+) -> Result<(), Failure> {
+    loop {
+        transfer.until("the peer took nothing", || {
+            // What it says is of no interest, but may not fill its window.
+            discard(stream)?;
+            let room: usize = stream.room()?.iter().map(|piece| piece.len()).sum();
+            Ok((room > 0).then_some(()))
+        })?;
+        let [first, _] = stream.room()?;
+        let count = match file.read(first) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(source) if source.kind() == ErrorKind::Interrupted => continue,
+            Err(source) => return Err(wrong(path, source)),
+        };
+        stream.commit(count)?;
+        transfer.bytes += count as u64;
+    }
+    stream.close()?;
+    let mut before = u32::MAX;
+    loop {
+        // Patience begins anew with every acknowledgement.
+        let left = transfer.until("the peer did not acknowledge", || {
+            discard(stream)?;
+            stream.is_flushed()?;
+            let left = stream.unacknowledged()?;
+            Ok((left < before || left == 0).then_some(left))
+        })?;
+        if left == 0 {
+            break;
+        }
+        before = left;
+    }
+    stream.finish(transfer.patience)?;
+    transfer.tell("sent", "to", stream)?;
+    // All is acknowledged, the end as well; the peer's end gets its answer if it comes soon.
+    let until = Instant::now() + FAREWELL;
+    while !stream.is_over()? && Instant::now() < until {
+        let came = discard(stream);
+        if came.is_err() || stream.is_at_end()? {
+            break;
+        }
+        transfer.pass(Duration::from_millis(1));
+    }
+    transfer.pass(LAST_WORD);
+    Ok(())
+}
+
+/// A transfer under way.
+struct Transfer<'a> {
+    endpoint: &'a StreamEndpoint,
+    heed: &'a Heed,
+    patience: Duration,
+    started: Instant,
+    bytes: u64,
+}
+
+impl<'a> Transfer<'a> {
+    fn begin(device: &'a StreamDevice, patience: Duration, heed: &'a Heed) -> Self {
+        Self {
+            endpoint: device.endpoint(),
+            heed,
+            patience,
+            started: Instant::now(),
+            bytes: 0,
+        }
+    }
+
+    /// The other end is there.
+    fn start(&mut self, shared: &Shared) {
+        self.patience = Duration::from_secs(shared.patience);
+        self.started = Instant::now();
+    }
+
+    /// Time that is left to find the other end.
+    fn left(&self) -> Duration {
+        self.patience.saturating_sub(self.started.elapsed())
+    }
+
+    /// Steps until `look` finds something.
+    fn until<T>(
+        &mut self,
+        what: &'static str,
+        mut look: impl FnMut() -> Result<Option<T>, Error>,
+    ) -> Result<T, Failure> {
+        let begun = Instant::now();
+        let mut rest = Rest::default();
+        loop {
+            for _ in 0..LOOK_PERIOD {
+                if let Some(found) = look()? {
+                    return Ok(found);
+                }
+                rest.after(self.endpoint.step());
+            }
+            if self.heed.is_stopped() {
+                return Err(Failure::Stream("interrupted".to_owned()));
+            }
+            if !self.endpoint.is_running() {
+                return Err(Failure::Stream("the NIC or its peer is gone".to_owned()));
+            }
+            if begun.elapsed() >= self.patience {
+                let waited = self.patience;
+                return Err(Error::Deadline { what, waited }.into());
+            }
+        }
+    }
+
+    /// Lets the engine work for a time.
+    fn pass(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let mut rest = Rest::default();
+        while Instant::now() < until {
+            rest.after(self.endpoint.step());
+        }
+    }
+
+    fn tell(&self, verb: &str, side: &str, stream: &Stream) -> Result<(), Failure> {
+        let seconds = self.started.elapsed().as_secs_f64();
+        let rate = self.bytes as f64 * 8.0 / seconds.max(f64::MIN_POSITIVE) / 1e6;
+        let figures = stream.figures()?;
+        say(format_args!(
+            "{verb} {} bytes {side} {} in {seconds:.3} s, {rate:.0} Mbit/s; rtt {} us, {} segments \
+             again, {} after gaps",
+            self.bytes,
+            stream.peer(),
+            figures.srtt_us,
+            figures.retransmits,
+            figures.out_of_order
+        ))
+    }
+
+    /// Why it ended early, and what was moved before.
+    fn incomplete(&self, failure: Failure, who: &str) -> Failure {
+        self.pass(LAST_WORD);
+        let failure = match failure {
+            Failure::Stream(words) => words,
+            failure => failure.to_string(),
+        };
+        Failure::Stream(format!(
+            "{failure}; {who} the first {} bytes, not all",
+            self.bytes
+        ))
+    }
+}
+
+fn discard(stream: &mut Stream) -> Result<(), Error> {
+    let came = stream.peek()?.iter().map(|piece| piece.len()).sum();
+    stream.consume(came)
+}
+
+fn wrong(path: &Path, source: std::io::Error) -> Failure {
+    Failure::File {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// The port of files, if nobody says another.
+const PORT: u16 = 5300;
+/// Connections at a time: one that counts, and those that are sent away.
+const CONNECTIONS: u32 = 4;
+/// Seconds of the longest patience.
+const LONGEST: u64 = 1 << 20;
+/// Looks between two looks at clocks and signals.
+const LOOK_PERIOD: u32 = 64;
+/// After which it is tried again to connect.
+const AGAIN: Duration = Duration::from_millis(100);
+/// For the other end to close.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// For what was said last to leave.
+const LAST_WORD: Duration = Duration::from_millis(50);
