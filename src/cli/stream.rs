@@ -1,6 +1,6 @@
-//! `warpwire stream`: a file over a TCP connection of our own; the other end is another warpwire, or
-//! any program with a socket. The bytes of the file are all that is sent, and the end of the stream
-//! is its end.
+//! `warpwire stream`: a file over a TCP connection of our own; the other end is another warpwire,
+//! or any program with a socket. The bytes of the file are all that is sent, and the end of the
+//! stream is its end.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};

@@ -84,6 +84,7 @@ impl Server {
                         self.seat(streams, place, cookie, tally);
                     }
                     Ok(false) => {}
+                    Err(Refusal::Left(_)) => self.begin_to_leave(streams, place, tally),
                     Err(_) => self.forget(streams, place, tally),
                 }
             }
@@ -194,13 +195,15 @@ impl Server {
         }
     }
 
-    /// Sends somebody away, as there is a test already.
+    /// Sends somebody away, as there is a test already, or no cookie comes.
     fn deny(&mut self, streams: &mut [Option<Served>], place: usize, tally: &mut Tally) {
         if let Some(stream) = stream_at(streams, place) {
-            self.said.push(format!(
-                "iperf3 {}: sent away: one test at a time",
-                stream.peer()
-            ));
+            let why = match &self.test {
+                Some(_) => "one test at a time",
+                None => "no cookie came",
+            };
+            let peer = stream.peer();
+            self.said.push(format!("iperf3 {peer}: sent away: {why}"));
             // A new connection has room for a byte, or is over.
             let _ = stream.write(&[State::AccessDenied.byte()]);
         }
