@@ -194,10 +194,13 @@ const DEBIAN: &[&str] = &[
     "rustc-web",
     "python3-pip",
     "cpio",
+    "curl",
     "kmod",
     "procps",
     "qemu-system-x86",
+    "socat",
     "ucx-utils",
+    "wrk",
     "xz-utils",
 ];
 

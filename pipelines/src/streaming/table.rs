@@ -233,10 +233,11 @@ fn listeners(
     let (mut places, mut blocks) = (Vec::new(), Vec::new());
     // One at least, so that the table lies somewhere.
     for _ in 0..config.listeners.max(1) {
-        let entries = arena.allocate(u64::from(config.backlog) * 8, 128)?.address;
+        let depth = accepts(config);
+        let entries = arena.allocate(u64::from(depth) * 8, 128)?.address;
         let block = arena.place(AcceptBlock {
             written: 0,
-            depth: config.backlog,
+            depth,
             entries,
             reserved: [0; 28],
             read: 0,
@@ -246,7 +247,7 @@ fn listeners(
         places.push(AcceptPlaces {
             block,
             entries,
-            depth: config.backlog,
+            depth,
         });
         blocks.push(ListenerBlock {
             listener: TcpListener::new(Secret([0; 2]), 0),
@@ -294,6 +295,12 @@ fn policy(caps: &Caps) -> u32 {
     policy as u32 | meta
 }
 
+/// Connections of a port that can wait to be accepted: handshakes under way have a place each, and
+/// were there no more, a full backlog would leave none for whom a cookie brings.
+const fn accepts(config: &StreamConfig) -> u32 {
+    config.backlog * 2
+}
+
 const fn buckets(config: &StreamConfig) -> u32 {
     (config.connections * 2).next_power_of_two()
 }
@@ -307,7 +314,7 @@ const fn slot_bytes(mtu: u32) -> u32 {
 fn bytes(config: &StreamConfig) -> usize {
     let place = size_of::<ConnectionBlock>() + size_of::<StreamWords>() + 4 + 8 + 4;
     let listener =
-        size_of::<ListenerBlock>() + size_of::<AcceptBlock>() + config.backlog as usize * 8 + 256;
+        size_of::<ListenerBlock>() + size_of::<AcceptBlock>() + accepts(config) as usize * 8 + 256;
     let copies = (SLOW_FRAMES + INJECTED) as usize * slot_bytes(u32::from(config.mtu)) as usize;
     config.connections as usize * (place + 4)
         + buckets(config) as usize * 4

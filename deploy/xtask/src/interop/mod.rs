@@ -12,6 +12,7 @@ pub mod packets;
 pub mod play;
 pub mod product;
 pub mod roce;
+pub mod tcp;
 pub mod testpmd;
 pub mod tshark;
 
@@ -24,6 +25,8 @@ pub enum Subject {
     Packets(packets::Options),
     /// RDMA: Linux's Soft-RoCE in virtual machines as the peer.
     Roce(roce::Options),
+    /// TCP: Linux and its programs as peers of services of ours.
+    Tcp(tcp::Options),
 }
 
 /// `cargo xtask interop`.
@@ -34,5 +37,6 @@ pub fn main(subject: &Subject) -> Result<bool, Error> {
     match subject {
         Subject::Packets(options) => packets::main(options),
         Subject::Roce(options) => roce::main(options),
+        Subject::Tcp(options) => tcp::main(options),
     }
 }

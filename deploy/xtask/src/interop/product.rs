@@ -68,6 +68,12 @@ impl Product {
         })
     }
 
+    /// The copy of the command that runs.
+    #[must_use]
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// Where runs start, so that pipelines name files without a folder.
     #[must_use]
     pub fn folder(&self) -> &Path {

@@ -181,7 +181,9 @@ impl Run {
             Tier::Interop => {
                 let packets = ["interop", "packets", "--quick"];
                 let mut counts = Counts::of_cases(&self.run_own(&packets, deadline)?.1);
-                counts += Counts::of_cases(&self.run_own(&["interop", "roce"], deadline)?.1);
+                for words in [&["interop", "roce"][..], &["interop", "tcp", "--quick"]] {
+                    counts += Counts::of_cases(&self.run_own(words, deadline)?.1);
+                }
                 counts
             }
         };

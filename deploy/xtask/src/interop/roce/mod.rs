@@ -129,7 +129,7 @@ fn conclude(verdicts: &[Verdict]) -> bool {
 }
 
 /// A flag that is raised by the first signal that asks for an end; the second ends us at once.
-fn heed_signals() -> Result<Arc<AtomicBool>, Error> {
+pub(super) fn heed_signals() -> Result<Arc<AtomicBool>, Error> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -1,0 +1,334 @@
+//! The cases: what is served, over what link, and what a peer does with it.
+
+use std::fmt;
+
+/// All cases.
+pub fn all() -> impl Iterator<Item = &'static Case> {
+    [HTTP, ECHO, HOSTILE, WINDOWS, CAPTURED, CROWDS]
+        .into_iter()
+        .flatten()
+}
+
+/// A service and its peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// A name of its own.
+    pub name: &'static str,
+    /// The words behind `warpwire serve`.
+    pub serve: &'static str,
+    /// What the link does to frames in both directions: options of a soft NIC. Empty: a plain one.
+    pub link: &'static str,
+    /// Linux's congestion control.
+    pub congestion: &'static str,
+    /// A shell's words at Linux's side. They fail when anything is not as it must be.
+    pub peer: &'static str,
+    /// How connections end.
+    pub ending: Ending,
+    /// Whether the service must have answered by cookies.
+    pub bakes: bool,
+}
+
+/// How the connections of a service end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All of them in order.
+    Well,
+    /// Some are left by the peer in the midst of things.
+    Somehow,
+}
+
+impl Case {
+    /// Whether what a service said at its end is as it must be; else what is wrong.
+    pub(super) fn judge(&self, said: &str) -> Result<(), String> {
+        let before = |words: &str| -> Option<u64> {
+            let head = said.split_once(words)?.0;
+            head.rsplit([' ', '\n']).next()?.parse().ok()
+        };
+        let broken = before(" broke;").ok_or("the service does not say what broke")?;
+        if self.ending == Ending::Well && broken > 0 {
+            return Err(format!("{broken} connections broke"));
+        }
+        let cookies = before(" cookies;").ok_or("the service does not say what it answered")?;
+        match self.bakes && cookies == 0 {
+            true => Err("no cookie was baked".to_owned()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name, serve, peer, ..
+        } = self;
+        write!(out, "{name}: serve {serve}")?;
+        if !self.link.is_empty() {
+            write!(out, " ({})", self.link)?;
+        }
+        write!(out, " | {}: {}", self.congestion, peer.trim())
+    }
+}
+
+const fn case(name: &'static str, serve: &'static str, peer: &'static str) -> Case {
+    Case {
+        name,
+        serve,
+        link: "",
+        congestion: "cubic",
+        peer,
+        ending: Ending::Well,
+        bakes: false,
+    }
+}
+
+/// The same over a link that does something to frames.
+const fn over(link: &'static str, mut case: Case) -> Case {
+    case.link = link;
+    case
+}
+
+/// The same with another congestion control of Linux.
+const fn by(congestion: &'static str, mut case: Case) -> Case {
+    case.congestion = congestion;
+    case
+}
+
+/// The same with a peer that leaves in the midst of things.
+const fn left(mut case: Case) -> Case {
+    case.ending = Ending::Somehow;
+    case
+}
+
+/// The same with a listener that must bake cookies.
+const fn baking(mut case: Case) -> Case {
+    case.bakes = true;
+    case
+}
+
+const SITE: &str = "http --root site";
+
+const HTTP: &[Case] = &[
+    case(
+        "curl fetches 1 B, 1 KiB, 1, 20 and 100 MiB over IPv4",
+        SITE,
+        r#"for bytes in 1 1024 1048576 20971520 104857600; do
+               fetch http://10.79.0.2/$bytes | sha256sum > came
+               sha256sum < site/$bytes | cmp - came
+           done
+           echo 5 hashes are equal"#,
+    ),
+    case(
+        "curl fetches 1 B, 1 KiB, 1, 20 and 100 MiB over IPv6",
+        SITE,
+        r#"for bytes in 1 1024 1048576 20971520 104857600; do
+               fetch "http://[fd79::2]/$bytes" | sha256sum > came
+               sha256sum < site/$bytes | cmp - came
+           done
+           echo 5 hashes are equal"#,
+    ),
+    case(
+        "curl sends 1,000 requests over one connection",
+        SITE,
+        r#"fetch "http://10.79.0.2/1024?[1-1000]" --output /dev/null \
+               --write-out '%{http_code} %{size_download} %{num_connects}\n' |
+               sort | uniq -c | tr -s ' \n' ' ' > answers
+           [ "$(cat answers)" = " 999 200 1024 0 1 200 1024 1 " ] || { cat answers; exit 1; }
+           echo 1000 answers, 1 connection"#,
+    ),
+    left(case(
+        "wrk with 256 connections",
+        SITE,
+        r#"wrk --threads 2 --connections 256 --duration ${LOAD_SECONDS}s --timeout 10s \
+               http://10.79.0.2/1024 > told
+           if grep -E 'Socket errors|Non-2xx' told; then exit 1; fi
+           grep -o '[1-9][0-9]* requests in .*' told"#,
+    )),
+];
+
+const ECHO: &[Case] = &[
+    case(
+        "echo, 64 MiB each way over IPv4, cubic",
+        "echo",
+        "peer echo 10.79.0.2 7 67108864",
+    ),
+    by(
+        "reno",
+        case(
+            "echo, 64 MiB each way over IPv6, reno",
+            "echo",
+            "peer echo fd79::2 7 67108864",
+        ),
+    ),
+    by(
+        "bbr",
+        case(
+            "echo, 64 MiB each way over IPv4, bbr",
+            "echo",
+            "peer echo 10.79.0.2 7 67108864",
+        ),
+    ),
+    case(
+        "socat, the same hash each way over IPv4",
+        "echo",
+        r#"rm -f sent
+           head -c $SOCAT_BYTES /dev/urandom | tee >(sha256sum > sent) |
+               socat -t 60 - TCP4:10.79.0.2:7 | tee >(wc -c > count) | sha256sum > came
+           until [ -s sent ]; do sleep 0.1; done
+           cmp sent came
+           [ "$(cat count)" = $SOCAT_BYTES ]
+           echo "$SOCAT_BYTES bytes each way""#,
+    ),
+    case(
+        "socat, the same hash each way over IPv6",
+        "echo",
+        r#"rm -f sent
+           head -c $SOCAT_BYTES /dev/urandom | tee >(sha256sum > sent) |
+               socat -t 60 - "TCP6:[fd79::2]:7" | tee >(wc -c > count) | sha256sum > came
+           until [ -s sent ]; do sleep 0.1; done
+           cmp sent came
+           [ "$(cat count)" = $SOCAT_BYTES ]
+           echo "$SOCAT_BYTES bytes each way""#,
+    ),
+];
+
+const HOSTILE: &[Case] = &[
+    over(
+        "seed=1,loss_ppm=1000",
+        case(
+            "loss of 0.1 %, 64 MiB each way",
+            "echo",
+            "peer echo 10.79.0.2 7 67108864",
+        ),
+    ),
+    over(
+        "seed=2,loss_ppm=10000",
+        case(
+            "loss of 1 %, 64 MiB each way",
+            "echo",
+            "peer echo fd79::2 7 67108864",
+        ),
+    ),
+    over(
+        "seed=3,loss_ppm=50000",
+        case(
+            "loss of 5 %, much each way",
+            "echo",
+            "peer echo 10.79.0.2 7 $LOSSY_BYTES",
+        ),
+    ),
+    over(
+        "seed=4,duplicate_ppm=50000",
+        case(
+            "duplicates of 5 %, 64 MiB each way",
+            "echo",
+            "peer echo 10.79.0.2 7 67108864",
+        ),
+    ),
+    over(
+        "seed=5,reorder_ppm=50000,reorder_us=300",
+        case(
+            "delays of 5 % by 300 us, 64 MiB each way",
+            "echo",
+            "peer echo fd79::2 7 67108864",
+        ),
+    ),
+    over(
+        "seed=6,corrupt_ppm=10000",
+        case(
+            "corruption of 1 %, 64 MiB each way",
+            "echo",
+            "peer echo 10.79.0.2 7 67108864",
+        ),
+    ),
+    over(
+        "seed=7,loss_ppm=5000,duplicate_ppm=5000,reorder_ppm=5000,reorder_us=300,corrupt_ppm=5000",
+        by(
+            "bbr",
+            case(
+                "all of these, 0.5 % each, 64 MiB each way, bbr",
+                "echo",
+                "peer echo 10.79.0.2 7 67108864",
+            ),
+        ),
+    ),
+];
+
+const WINDOWS: &[Case] = &[
+    case(
+        "the peer's window is closed for a while",
+        "source --bytes 8388608",
+        "peer source 10.79.0.2 19 8388608 $CLOSED_SECONDS",
+    ),
+    case(
+        "the windows of both are closed for a while",
+        "echo",
+        "peer echo fd79::2 7 8388608 $CLOSED_SECONDS",
+    ),
+];
+
+/// What tshark's expert says of a run over a plain link. A probe for the loss of a tail counts as a
+/// retransmission, and a reader that the machine holds back closes its window: of these there may
+/// be one in a thousand.
+const CAPTURED: &[Case] = &[case(
+    "tshark's expert finds nothing lost in 16 MiB each way",
+    "echo",
+    r#"tcpdump --immediate-mode -i v0 -s 128 -B 65536 -w run.pcap tcp > /dev/null 2> dump &
+       capture=$!
+       trap 'kill $capture 2> /dev/null || true' EXIT
+       until grep -q listening dump; do sleep 0.05; done
+       peer echo 10.79.0.2 7 16777216
+       sleep 0.3
+       kill -INT $capture
+       wait $capture
+       grep -q '^0 packets dropped by kernel' dump || { cat dump; exit 1; }
+       count() { tshark -n -r run.pcap -Y "$1" 2> /dev/null | wc -l; }
+       lost=$(count 'tcp.analysis.lost_segment || tcp.analysis.ack_lost_segment ||
+                     tcp.analysis.out_of_order || tcp.analysis.fast_retransmission')
+       again=$(count 'tcp.analysis.retransmission || tcp.analysis.zero_window')
+       all=$(count tcp)
+       echo "$all segments: $lost lost or out of order, $again probes and closed windows"
+       [ $all -gt 10000 ] && [ $lost = 0 ] && [ $((again * 1000)) -le $all ]"#,
+)];
+
+const CROWDS: &[Case] = &[
+    left(case(
+        "ten thousand connections at a time",
+        "echo --connections 10000 --ring 8192",
+        "peer many 10.79.0.2 7 10000 $EACH_BYTES $SERVER",
+    )),
+    left(baking(case(
+        "a flood of SYNs while a connection goes on",
+        "echo",
+        "peer flood 10.79.0.2 7 $FLOOD_SEGMENTS $SERVER v0 $OUR_MAC",
+    ))),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_their_own() {
+        let names: HashSet<&str> = all().map(|case| case.name).collect();
+        assert_eq!(names.len(), all().count());
+    }
+
+    #[test]
+    fn a_service_is_judged_by_what_it_says_at_its_end() {
+        let check = |case: Case, broken, cookies, fault: Option<&str>| {
+            let said = format!(
+                "MTU 1500\n3 connections, {broken} broke; 1 bytes came\nengine: 0 resets, \
+                 {cookies} cookies; not answered: 0\n"
+            );
+            assert_eq!(case.judge(&said).err().as_deref(), fault);
+        };
+        let plain = case("a", "echo", "true");
+        check(plain, 0, 0, None);
+        check(plain, 2, 0, Some("2 connections broke"));
+        check(left(plain), 2, 0, None);
+        check(baking(plain), 0, 0, Some("no cookie was baked"));
+        check(baking(plain), 0, 7, None);
+        assert!(plain.judge("killed").is_err());
+    }
+}
