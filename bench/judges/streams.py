@@ -103,7 +103,7 @@ def echo(host, port, count, closed="0"):
     if faults or back != count or sent.digest() != came.digest():
         raise Fault(f"{back} of {count} bytes came back; hashes {sent.hexdigest()} and "
                     f"{came.hexdigest()}; {faults}")
-    print(f"{count >> 10} KiB each way, {rate(count, opened if closed else start)}, "
+    print(f"each way {count >> 10} KiB, {rate(count, opened if closed else start)}, "
           f"longest pause {pause * 1e3:.0f} ms")
 
 
@@ -123,7 +123,7 @@ def source(host, port, count, closed):
     came, pause = read(stream, check)
     if came != count:
         raise Fault(f"{came} of {count} bytes came")
-    print(f"{waiting >> 10} KiB waited for {closed:.0f} s; then {came >> 10} KiB, "
+    print(f"waiting for {closed:.0f} s: {waiting >> 10} KiB; then {came >> 10} KiB, "
           f"{rate(came, start)}, longest pause {pause * 1e3:.0f} ms")
 
 
@@ -224,10 +224,10 @@ def many(host, port, count, each, process):
     all_of_them.exchange()
     ended = time.monotonic()
     after = memory(process)
-    print(f"{count} opened in {opened - start:.1f} s, {each} bytes each way on all in "
+    print(f"opened {count} in {opened - start:.1f} s, {each} bytes each way on all in "
           f"{ended - opened:.1f} s; memory of the server {before >> 20} MiB before, "
           f"{established >> 20} established, {after >> 20} after: "
-          f"{(after - before) // count} bytes a connection")
+          f"{after // count} bytes a connection, all that was set aside for it included")
 
 
 def checksum(data):
@@ -300,7 +300,7 @@ def flood(host, port, count, process, interface, mac):
     if abs(after - before) > SLACK:
         raise Fault(f"memory went from {before} to {after} bytes")
     connect(host, port).close()
-    print(f"{count} segments in {took:.1f} s, {rounds} times to and fro meanwhile; memory "
+    print(f"sent {count} segments in {took:.1f} s, {rounds} times to and fro meanwhile; memory "
           f"{before >> 10} KiB before, {after >> 10} KiB after")
 
 

@@ -248,6 +248,41 @@ fn ports_are_taken_and_given_back() {
 }
 
 #[test]
+fn a_full_backlog_is_answered_by_cookies() {
+    // While a handshake is under way, the others' first segments arrive.
+    let link = Impairments {
+        delay_ns: 5_000_000,
+        ..Impairments::default()
+    };
+    let scene = Scene::new(link, |config| config.backlog = 1);
+    let count = 6;
+    scene.run(
+        |end| {
+            std::thread::scope(|scope| {
+                for _ in 0..count {
+                    scope.spawn(|| {
+                        let mut stream = end.connect(at("10.9.0.2:7"), LIMIT).expect("connects");
+                        stream.write_all(b"hello", LIMIT).expect("goes on");
+                        stream.finish(LIMIT).expect("is acknowledged");
+                    });
+                }
+            });
+        },
+        |end| {
+            let listener = end.listen(at("10.9.0.2:7"), LIMIT).expect("listens");
+            for _ in 0..count {
+                let mut stream = listener.accept(LIMIT).expect("somebody comes");
+                let mut bytes = [0; 64];
+                let length = stream.read(&mut bytes, LIMIT).expect("goes on");
+                assert_eq!(&bytes[..length], b"hello");
+            }
+        },
+    );
+    let counters = scene.ends[1].counters();
+    assert!(counters.cookies > 0, "{counters:?}");
+}
+
+#[test]
 fn who_gives_up_is_noticed() {
     let scene = Scene::new(Impairments::default(), |_| {});
     scene.run(
