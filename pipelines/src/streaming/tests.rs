@@ -254,8 +254,8 @@ fn a_full_backlog_is_answered_by_cookies() {
         delay_ns: 5_000_000,
         ..Impairments::default()
     };
-    let scene = Scene::new(link, |config| config.backlog = 1);
-    let count = 6;
+    let scene = Scene::new(link, |config| config.backlog = 2);
+    let count = 4;
     scene.run(
         |end| {
             std::thread::scope(|scope| {
@@ -263,18 +263,20 @@ fn a_full_backlog_is_answered_by_cookies() {
                     scope.spawn(|| {
                         let mut stream = end.connect(at("10.9.0.2:7"), LIMIT).expect("connects");
                         stream.write_all(b"hello", LIMIT).expect("goes on");
-                        stream.finish(LIMIT).expect("is acknowledged");
+                        stream.flush(LIMIT).expect("is acknowledged");
                     });
                 }
             });
         },
         |end| {
             let listener = end.listen(at("10.9.0.2:7"), LIMIT).expect("listens");
+            let mut streams = Vec::new();
             for _ in 0..count {
                 let mut stream = listener.accept(LIMIT).expect("somebody comes");
                 let mut bytes = [0; 64];
                 let length = stream.read(&mut bytes, LIMIT).expect("goes on");
                 assert_eq!(&bytes[..length], b"hello");
+                streams.push(stream);
             }
         },
     );
