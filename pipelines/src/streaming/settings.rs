@@ -24,8 +24,8 @@ pub struct StreamConfig {
     pub ring_bytes: u32,
     /// Ports that can be listened at.
     pub listeners: u32,
-    /// Handshakes of a port that can be under way; a power of two. More are answered by cookies, and
-    /// twice as many connections can wait to be accepted.
+    /// Handshakes of a port that can be under way; a power of two. More are answered by cookies.
+    /// Twice as many connections can wait to be accepted.
     pub backlog: u32,
     /// Segments that a connection sends before the next one may.
     pub share: u32,
