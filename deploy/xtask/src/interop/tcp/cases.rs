@@ -266,9 +266,9 @@ const WINDOWS: &[Case] = &[
     ),
 ];
 
-/// What tshark's expert says of a run over a plain link. It takes a probe for the loss of a tail for
-/// a retransmission: there may be one in a thousand segments. An echo whose peer reads later than it
-/// writes closes its window, as it must: that is told only.
+/// What tshark's expert says of a run over a plain link. It takes a probe for the loss of a tail
+/// for a retransmission: there may be one in a thousand segments. An echo whose peer reads later
+/// than it writes closes its window, as it must: that is told only.
 const CAPTURED: &[Case] = &[case(
     "tshark's expert finds nothing lost in 16 MiB each way",
     "echo",
