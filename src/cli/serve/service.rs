@@ -111,17 +111,18 @@ impl Served {
         }
         let mut left = self.bytes - self.written;
         let mut count = 0;
-        let mut next = (self.written % PATTERN) as u8;
+        let mut start = (self.written % PATTERN as u64) as usize;
         for piece in self.stream.room()? {
             let here = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
-            for byte in piece.iter_mut().take(here) {
-                *byte = next;
-                next = if u64::from(next) + 1 == PATTERN {
-                    0
-                } else {
-                    next + 1
-                };
+            let (piece, _) = piece.split_at_mut(here);
+            // From where the last piece ended to the table's end, which is a pattern's, and on.
+            let table = PATTERNS.get(start..).unwrap_or_default();
+            let (first, rest) = piece.split_at_mut(here.min(table.len()));
+            first.copy_from_slice(table.get(..first.len()).unwrap_or_default());
+            for part in rest.chunks_mut(PATTERNS.len()) {
+                part.copy_from_slice(PATTERNS.get(..part.len()).unwrap_or_default());
             }
+            start = (start + here) % PATTERN;
             left -= here as u64;
             count += here;
         }
@@ -133,4 +134,15 @@ impl Served {
 }
 
 /// Bytes after which the pattern of a source begins again.
-const PATTERN: u64 = 251;
+const PATTERN: usize = 251;
+
+/// The pattern, many times, so that it can be copied.
+static PATTERNS: [u8; PATTERN * 64] = {
+    let mut bytes = [0; PATTERN * 64];
+    let mut at = 0;
+    while at < bytes.len() {
+        bytes[at] = (at % PATTERN) as u8;
+        at += 1;
+    }
+    bytes
+};
