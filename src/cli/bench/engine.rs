@@ -70,7 +70,10 @@ pub(super) fn floor(setting: &Setting, bytes: u32) -> Result<(f64, u64), Error> 
     })
 }
 
-fn on_one_processor<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+/// Does work on a thread of its own, on the far processor.
+pub(super) fn on_one_processor<T: Send>(
+    work: impl FnOnce() -> Result<T, Error> + Send,
+) -> Result<T, Error> {
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
             pin(FAR)?;

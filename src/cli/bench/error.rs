@@ -37,6 +37,9 @@ pub(super) enum Error {
     /// Messages could not be exchanged.
     #[error(transparent)]
     Messaging(#[from] warpwire_pipelines::messaging::Error),
+    /// Streams could not be had, or broke.
+    #[error(transparent)]
+    Streaming(#[from] warpwire_pipelines::streaming::Error),
     /// A NIC could not be had.
     #[error(transparent)]
     Nic(#[from] warpwire_nic::Error),

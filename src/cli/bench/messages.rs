@@ -8,7 +8,7 @@ use super::comparison::{self, AFTER_HELP, Options};
 use super::engine::{self, Times};
 use super::error::Error;
 use super::ours::{self, Face};
-use super::row::{self, Need, Row, Sample, Side, Target, Unit};
+use super::row::{self, Beside, Need, Row, Sample, Side, Target, Unit};
 use super::setting::Setting;
 use super::ucx::{self, Over, Test};
 use super::{libfabric, row::Need::TwoProcessors};
@@ -331,6 +331,7 @@ fn engine_sample(
         value,
         dropped: 0,
         offered,
+        beside: Beside::default(),
     })
 }
 
@@ -358,12 +359,13 @@ pub(super) struct Figure {
     pub(super) microseconds: f64,
 }
 
-const fn sample(figure: Figure, value: f64) -> Result<Sample, Error> {
+fn sample(figure: Figure, value: f64) -> Result<Sample, Error> {
     // Both sides are reliable: what is lost is sent again.
     Ok(Sample {
         value,
         dropped: 0,
         offered: figure.messages,
+        beside: Beside::default(),
     })
 }
 

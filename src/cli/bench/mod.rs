@@ -14,6 +14,7 @@ mod rounds;
 mod row;
 mod setting;
 mod soft;
+mod streams;
 mod testpmd;
 mod ucx;
 mod wire;
@@ -32,6 +33,7 @@ pub(super) struct Arguments {
 enum What {
     Packets(packets::Arguments),
     Messages(messages::Arguments),
+    Streams(streams::Arguments),
     #[command(flatten)]
     Measure(perftest::Measure),
 }
@@ -40,6 +42,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.what {
         What::Packets(arguments) => packets::run(arguments),
         What::Messages(arguments) => messages::run(arguments),
+        What::Streams(arguments) => streams::run(arguments),
         What::Measure(measure) => perftest::run(measure),
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::machine::Machine;
 use super::rounds::{Others, Placement, Round, Spread};
-use super::row::{Row, Unit};
+use super::row::{Beside, Row, Unit};
 
 /// Everything that one run of the command found.
 #[derive(Debug, Serialize)]
@@ -99,6 +99,8 @@ pub(super) struct SideRecord {
     pub(super) dropped: u64,
     /// Frames offered in all rounds that count.
     pub(super) offered: u64,
+    #[serde(flatten)]
+    pub(super) beside: Beside,
 }
 
 /// A row that could not be measured.
@@ -120,6 +122,11 @@ impl RowRecord {
             spread: Spread::of(turns(peer).map(|turn| turn.sample.value)),
             dropped: turns(peer).map(|turn| turn.sample.dropped).sum(),
             offered: turns(peer).map(|turn| turn.sample.offered).sum(),
+            beside: Beside::medians(
+                &turns(peer)
+                    .map(|turn| turn.sample.beside)
+                    .collect::<Vec<_>>(),
+            ),
         };
         let (ours, peer) = (side(false, row.ours), side(true, row.peer));
         let counting = rounds.iter().filter(|round| round.counts);
@@ -184,6 +191,12 @@ impl Record {
         let mut lines = vec![head.map(str::to_owned)];
         lines.extend(self.rows.iter().map(cells));
         text.push_str(&aligned(&lines));
+        for row in &self.rows {
+            let [ours, peer] = [&row.ours, &row.peer].map(|side| side.beside.words());
+            if !ours.is_empty() {
+                let _ = writeln!(text, "{}: ours {ours}; peer {peer}", row.row);
+            }
+        }
         for missing in &self.unmeasured {
             let _ = writeln!(text, "{}: not measured: {}", missing.row, missing.why);
         }
@@ -267,6 +280,7 @@ mod tests {
                 value,
                 dropped,
                 offered: 100,
+                beside: Beside::default(),
             },
             others_used: 0.1,
         };

@@ -39,9 +39,15 @@ pub(super) enum Unit {
     /// Gigabytes a second.
     #[serde(rename = "GB/s")]
     Gigabytes,
-    /// Microseconds one way: less is better.
+    /// Microseconds one way, or there and back where the row says so: less is better.
     #[serde(rename = "us")]
     Microseconds,
+    /// Gigabits a second, of what applications get.
+    #[serde(rename = "Gbit/s")]
+    Gigabits,
+    /// Connections a second, in thousands.
+    #[serde(rename = "k/s")]
+    Thousands,
 }
 
 impl Unit {
@@ -52,6 +58,8 @@ impl Unit {
             Self::Mmps => "Mmsg/s",
             Self::Gigabytes => "GB/s",
             Self::Microseconds => "us",
+            Self::Gigabits => "Gbit/s",
+            Self::Thousands => "k/s",
         }
     }
 }
@@ -101,8 +109,98 @@ pub(super) struct Sample {
     pub(super) value: f64,
     /// Frames that the side lost in the whole run, its start and end included.
     pub(super) dropped: u64,
-    /// Frames that it was given in the whole run.
+    /// Frames that it was given in the whole run; messages, bytes, requests or connections where
+    /// these are counted.
     pub(super) offered: u64,
+    #[serde(flatten)]
+    pub(super) beside: Beside,
+}
+
+/// What else was found while a figure was taken.
+#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
+pub(super) struct Beside {
+    /// Processor time of both ends for 1,024 bytes, in nanoseconds, spinning included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ns_per_kib: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) percentiles_us: Option<Percentiles>,
+}
+
+/// How long each of many took, in microseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
+pub(super) struct Percentiles {
+    pub(super) p50: f64,
+    pub(super) p90: f64,
+    pub(super) p99: f64,
+    pub(super) p99_9: f64,
+    pub(super) max: f64,
+}
+
+impl Percentiles {
+    /// Of times in nanoseconds, in any order; all 0 if there are none.
+    pub(super) fn of(mut times_ns: Vec<u64>) -> Self {
+        times_ns.sort_unstable();
+        let at = |per_mille: usize| {
+            let last = times_ns.len().saturating_sub(1);
+            let place = (times_ns.len() * per_mille / 1000).min(last);
+            times_ns.get(place).map_or(0.0, |time| *time as f64 / 1e3)
+        };
+        Self {
+            p50: at(500),
+            p90: at(900),
+            p99: at(990),
+            p99_9: at(999),
+            max: at(1000),
+        }
+    }
+}
+
+impl Beside {
+    /// Medians of several, of each that all have.
+    pub(super) fn medians(all: &[Self]) -> Self {
+        let median = |value: fn(&Self) -> Option<f64>| {
+            let mut values: Vec<f64> = all.iter().filter_map(value).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            values.get(values.len() / 2).copied()
+        };
+        let time = |value: fn(&Percentiles) -> f64| {
+            let all = all.iter().filter_map(|one| one.percentiles_us.as_ref());
+            let mut values: Vec<f64> = all.map(value).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            values.get(values.len() / 2).copied()
+        };
+        let percentiles = || {
+            Some(Percentiles {
+                p50: time(|one| one.p50)?,
+                p90: time(|one| one.p90)?,
+                p99: time(|one| one.p99)?,
+                p99_9: time(|one| one.p99_9)?,
+                max: time(|one| one.max)?,
+            })
+        };
+        Self {
+            ns_per_kib: median(|one| one.ns_per_kib),
+            percentiles_us: percentiles(),
+        }
+    }
+
+    /// In words; empty if nothing was found.
+    pub(super) fn words(&self) -> String {
+        if let Some(times) = &self.percentiles_us {
+            let Percentiles {
+                p50,
+                p90,
+                p99,
+                p99_9,
+                max,
+            } = times;
+            return format!(
+                "p50 {p50:.1}, p90 {p90:.1}, p99 {p99:.1}, p99.9 {p99_9:.1}, max {max:.1} us"
+            );
+        }
+        self.ns_per_kib
+            .map_or_else(String::new, |time| format!("{time:.0} ns a KiB"))
+    }
 }
 
 /// What a row cannot be measured without.
@@ -113,6 +211,7 @@ pub(super) enum Need {
     TwoProcessors,
     Ucx,
     Libfabric,
+    Ethtool,
 }
 
 impl Need {
@@ -138,6 +237,11 @@ impl Need {
                 super::machine::has_program("fi_pingpong"),
                 "fi_pingpong",
                 "apt-get install libfabric-bin",
+            ),
+            Self::Ethtool => (
+                super::machine::has_program("ethtool"),
+                "ethtool",
+                "apt-get install ethtool",
             ),
             Self::TwoProcessors => (
                 super::machine::processors() >= 2,
@@ -177,6 +281,7 @@ mod tests {
     use super::*;
     use crate::cli::bench::messages::MESSAGES;
     use crate::cli::bench::packets::PACKETS;
+    use crate::cli::bench::streams::STREAMS;
 
     #[test]
     fn words_choose_rows() {
@@ -201,12 +306,32 @@ mod tests {
 
     #[test]
     fn rows_have_names_of_their_own() {
-        for rows in [PACKETS, MESSAGES] {
+        for rows in [PACKETS, MESSAGES, STREAMS] {
             for row in rows {
                 let same = rows.iter().filter(|other| other.name == row.name);
                 assert_eq!(same.count(), 1, "{}", row.name);
             }
         }
+    }
+
+    #[test]
+    fn times_become_percentiles_and_medians_of_them() {
+        let all =
+            |from: u64| Percentiles::of((from..from + 1000).rev().map(|n| n * 1000).collect());
+        let (one, other) = (all(0), all(10));
+        assert_eq!((one.p50, one.p90, one.p99), (500.0, 900.0, 990.0));
+        assert_eq!((one.p99_9, one.max), (999.0, 999.0));
+        assert_eq!(Percentiles::of(Vec::new()), Percentiles::default());
+        let beside = |ns_per_kib, percentiles_us| Beside {
+            ns_per_kib,
+            percentiles_us,
+        };
+        let rounds = [one, other, other].map(|times| beside(None, Some(times)));
+        assert_eq!(Beside::medians(&rounds), beside(None, Some(other)));
+        let rounds = [3.0, 1.0, 2.0].map(|time| beside(Some(time), None));
+        assert_eq!(Beside::medians(&rounds), beside(Some(2.0), None));
+        assert_eq!(Beside::medians(&[]), Beside::default());
+        assert_eq!(Beside::default().words(), "");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use warpwire_pipelines::traffic::Recipe;
 
 use super::error::Error;
 use super::machine;
-use super::row::Sample;
+use super::row::{Beside, Sample};
 use super::xdp::Veth;
 
 /// The processor of the generator or sink.
@@ -192,6 +192,7 @@ pub(super) fn sample(
             value,
             dropped,
             offered,
+            beside: Beside::default(),
         }),
         false => Err(Error::Silent { what, seconds }),
     }

@@ -13,7 +13,7 @@ use warpwire_protocols::parse::{Extent, Fast, Headers, Tail, Window, parse_fast_
 
 use super::error::Error;
 use super::machine;
-use super::row::{Sample, Side};
+use super::row::{Beside, Sample, Side};
 use super::setting::{FAR, FRAME_BYTES, Setting};
 
 /// Frames that take the fast path, in an order without a pattern.
@@ -178,6 +178,7 @@ fn timed(setting: &Setting, work: impl Fn() -> u64 + Sync) -> Result<Sample, Err
         value: super::rounds::Spread::of(times).median,
         dropped: 0,
         offered,
+        beside: Beside::default(),
     })
 }
 

@@ -280,7 +280,7 @@ impl Drop for Veth {
 }
 
 /// Removes what earlier runs left behind when they were killed.
-fn sweep() {
+pub(super) fn sweep() {
     let list = ip("netns list").unwrap_or_default();
     let names = list.lines().filter_map(|line| line.split(' ').next());
     for name in names {
@@ -293,7 +293,7 @@ fn sweep() {
 }
 
 /// Kills what runs inside, and removes it. Nobody is there to be told of a failure.
-fn remove(name: &str) {
+pub(super) fn remove(name: &str) {
     let inside = ip(&format!("netns pids {name}")).unwrap_or_default();
     let ids: Vec<u32> = inside
         .lines()
@@ -303,13 +303,13 @@ fn remove(name: &str) {
     let _ = ip(&format!("netns delete {name}"));
 }
 
-fn ip(words: &str) -> Result<String, Error> {
+pub(super) fn ip(words: &str) -> Result<String, Error> {
     let mut command = Command::new("ip");
     command.args(words.split_whitespace());
     Ok(process::run_well(&mut command, SHORT, Show::Nothing)?.stdout)
 }
 
-fn refused(action: &str, source: std::io::Error) -> Error {
+pub(super) fn refused(action: &str, source: std::io::Error) -> Error {
     Error::System {
         action: action.to_owned(),
         source,
@@ -318,7 +318,7 @@ fn refused(action: &str, source: std::io::Error) -> Error {
 }
 
 /// How names of our namespaces begin; the id of who made them follows.
-const PREFIX: &str = "wwbench-";
+pub(super) const PREFIX: &str = "wwbench-";
 const NEAR_LINK: &str = "v0";
 const FAR_LINK: &str = "v1";
 const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];

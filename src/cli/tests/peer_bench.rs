@@ -1,5 +1,5 @@
-//! `warpwire bench packets` and `bench messages` with their peers, for a moment: that they measure,
-//! not how fast.
+//! `warpwire bench packets`, `messages` and `streams` with their peers, for a moment: that they
+//! measure, not how fast.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -23,6 +23,7 @@ fn can_run(programs: &[&str]) -> bool {
 }
 
 const PACKETS: [&str; 6] = ["dpdk-testpmd", "ip", "sysctl", "taskset", "chrt", "stdbuf"];
+const STREAMS: [&str; 5] = ["ip", "sysctl", "taskset", "chrt", "ethtool"];
 const MESSAGES: [&str; 4] = ["ucx_perftest", "ucx_info", "fi_pingpong", "taskset"];
 
 fn bench(kind: &str, words: &[&str]) -> Command {
@@ -79,6 +80,42 @@ fn every_kind_of_row_of_messages_is_measured_and_recorded() {
         &rows,
         &["UCX", "libfabric"],
     );
+}
+
+#[test]
+fn every_kind_of_row_of_streams_is_measured_and_recorded() {
+    if !can_run(&STREAMS) {
+        return;
+    }
+    let rows = [
+        "engine-1500-smoltcp",
+        "engine-9000-smoltcp-unsummed",
+        "xdp-send-smoltcp",
+        "xdp-receive-linux-plain",
+        "memif-9000-linux-gso",
+        "xdp-echo-64-smoltcp",
+        "memif-echo-64-linux",
+        "xdp-connect-smoltcp",
+        "xdp-connect-linux",
+    ];
+    let chosen = format!("--rows={}", rows.join(","));
+    let words = [&chosen, "--seconds=0.1"];
+    let recorded = measure("streams", &words, &rows, &["smoltcp 0."]);
+    for row in recorded["rows"].as_array().expect("a list") {
+        let name = row["row"].as_str().expect("a name");
+        for side in ["ours", "peer"] {
+            let (time, times) = (&row[side]["ns_per_kib"], &row[side]["percentiles_us"]);
+            let is_goodput = row["unit"] == "Gbit/s";
+            assert_eq!(
+                time.as_f64() > Some(0.0),
+                is_goodput,
+                "{name} {side}: {row}"
+            );
+            let times = ["p50", "p90", "p99", "p99_9", "max"].map(|word| times[word].as_f64());
+            assert_eq!(times[0].is_some(), name.contains("echo"), "{name}: {row}");
+            assert!(times.is_sorted(), "{name} {side}: {row}");
+        }
+    }
 }
 
 /// Two namespaces with an interface each, which are one link. They go with the value.
@@ -157,8 +194,8 @@ fn who_is_done_first_leaves_its_last_answer_behind() {
 }
 
 /// One round of some rows: all are measured, some start with each of these words, and all these
-/// programs told what they are.
-fn measure(kind: &str, words: &[&str], starts: &[&str], programs: &[&str]) {
+/// programs told what they are. The record.
+fn measure(kind: &str, words: &[&str], starts: &[&str], programs: &[&str]) -> Value {
     let base = format!("warpwire-peer-bench-{kind}-{}.json", std::process::id());
     let file = std::env::temp_dir().join(base);
     let output = bench(kind, &["--rounds=1", "--others=ignore"])
@@ -203,6 +240,7 @@ fn measure(kind: &str, words: &[&str], starts: &[&str], programs: &[&str]) {
         let is_there = |row: &&Value| row["row"].as_str().unwrap_or("").starts_with(*start);
         assert!(rows.iter().any(|row| is_there(&row)), "{start}: {json}");
     }
+    record
 }
 
 fn check(row: &Value, name: &str) {
