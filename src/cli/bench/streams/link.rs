@@ -185,4 +185,4 @@ pub(super) const FAR_ADDRESS: SocketAddr =
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 94, 0, 2)), 7000);
 /// That of a veth pair.
 const MTU: u16 = 1500;
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);

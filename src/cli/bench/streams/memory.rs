@@ -182,4 +182,4 @@ const NO_CONNECTION: Error = Error::Missing {
 };
 /// Rounds between two looks at the clock.
 const ROUNDS: u32 = 16;
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -164,4 +164,4 @@ pub(super) fn is_worth_writing(stream: &Stream) -> Result<bool, Error> {
 /// Bytes in front of an IP packet at most.
 const HEADERS: u32 = 22;
 /// How long something may take to begin.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
