@@ -50,7 +50,7 @@ impl<R: Receive> Receiver<R> {
             let there = piece.length().saturating_sub(skip);
             let count = there.min(to.length() - done);
             if let (Some(from), Some(to)) = (piece.part(skip, count), to.part(done, count)) {
-                spread_copy(simt, &from, &to);
+                copy_across(simt, &from, &to);
                 done += count;
             }
             skip = skip.saturating_sub(piece.length());
@@ -98,11 +98,12 @@ impl<R: Receive> Receiver<R> {
     }
 }
 
-/// *Collective.* Copies a piece to another of the same length. On a GPU one copy of this for all
-/// ring formats.
+/// *Collective.* Copies a piece to the start of another, which overlaps nowhere and is as long at
+/// least, by the whole warp. Lanes see each other's part after [`Simt::sync_warp`].
+// On a GPU one copy of this for all ring formats.
 #[cfg_attr(target_arch = "nvptx64", inline(never))]
 #[cfg_attr(not(target_arch = "nvptx64"), inline(always))]
-fn spread_copy<S: Simt>(simt: &S, from: &Piece<'_>, to: &Piece<'_>) {
+pub fn copy_across<S: Simt>(simt: &S, from: &Piece<'_>, to: &Piece<'_>) {
     if S::WIDTH == 1 {
         from.copy_to(to);
     } else {

@@ -44,6 +44,7 @@ pub mod wait;
 pub use area::Area;
 pub use batch::{Batch, MAX_BATCH};
 pub use copies::{COPY_AT, Copied, Copies, CopyBlock, CopyHead, CopyReader};
+pub use gather::copy_across;
 pub use kernel::{KernelRow, VERDICT_OFFSET};
 pub use lockstep::{Lockstep, WarpHost};
 pub use piece::{Piece, Words};

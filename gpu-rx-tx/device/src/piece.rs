@@ -24,6 +24,14 @@ pub struct Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
+    /// No bytes, nowhere.
+    pub const EMPTY: Self = Self {
+        address: DeviceAddress::NULL,
+        length: 0,
+        room: 0,
+        lent: PhantomData,
+    };
+
     /// # Safety
     /// `room` bytes from `address` on are live memory for `'a`, the first `length` of them are ours
     /// for that long, and `length <= room`.

@@ -25,6 +25,7 @@ pub mod sample;
 pub mod spec;
 pub mod stage;
 pub mod stages;
+pub mod streaming;
 #[cfg(test)]
 mod testing;
 

@@ -87,6 +87,15 @@ impl Bits {
         unsafe { memory::remote_swap_u64(at, 0) }
     }
 
+    /// Gives bits of a summary word back whose words were not taken.
+    pub fn put_back_summary(&self, index: u32, bits: u64) {
+        if index < self.summaries() {
+            let at = self.summary.offset(u64::from(index) * 8);
+            // SAFETY: a word of the bitmap, by its promise.
+            unsafe { memory::remote_or_u64(at, bits) };
+        }
+    }
+
     /// Takes the bits of a word, which are those of the 64 places from `index * 64` on. What was
     /// done before they were set is seen after. pairs with: [`Bits::set`].
     #[inline]
