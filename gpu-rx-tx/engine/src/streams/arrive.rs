@@ -29,6 +29,8 @@ pub(super) struct Arrival {
     tag: u32,
     /// Where its connection is looked for.
     pub(super) hash: u32,
+    /// The ports that are in the hash. Of a lane's own arrival alone.
+    ports: u32,
     /// Who sent it, IPv4 in the first word.
     pub(super) source: [u32; 4],
     /// To whom.
@@ -160,23 +162,32 @@ impl Arrival {
         let [_, _, a, b, c, d, e, f, g, h, ..] = *network else {
             return false;
         };
-        (self.source, self.destination) = match headers.ip_version {
+        // IPv4's addresses stand in words 3 and 4 of its header.
+        let (source, destination) = match headers.ip_version {
             4 => ([b, 0, 0, 0], [c, 0, 0, 0]),
             _ => ([a, b, c, d], [e, f, g, h]),
         };
-        // IPv4's addresses stand in words 3 and 4 of its header.
         let is_marked = headers.traffic_class.0 & ECN == ECN;
         let version = u32::from(headers.ip_version);
+        let [ports, ..] = self.words;
+        // Segments come in trains: that of the one before is known.
+        let is_next = self.ports == ports
+            && self.source == source
+            && self.destination == destination
+            && u32::from(self.ip_version()) == version;
+        if !is_next {
+            let secret = Secret(block.secret);
+            let ports = ports.rotate_left(16);
+            self.hash = hash(&secret, version, &destination, &source, ports);
+        }
+        (self.source, self.destination) = (source, destination);
+        self.ports = ports;
         self.length = headers.payload_length;
         self.place = u32::from(headers.payload) | version << 16 | u32::from(is_marked) << 24;
         self.tag = match headers.tags {
             0 => 0,
             _ => u32::from(headers.outer_tag.0) | 1 << 16,
         };
-        let [ports, ..] = self.words;
-        let ports = ports.rotate_left(16);
-        let secret = Secret(block.secret);
-        self.hash = hash(&secret, version, &self.destination, &self.source, ports);
         let own = Address {
             words: self.destination,
             ip_version: version,
@@ -204,6 +215,7 @@ impl Arrival {
             place: shuffle(self.place),
             tag: shuffle(self.tag),
             hash: shuffle(self.hash),
+            ports: self.ports,
             source: self.source.map(shuffle),
             destination: self.destination.map(shuffle),
         }

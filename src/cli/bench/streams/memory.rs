@@ -49,10 +49,11 @@ struct Ends {
 impl Ends {
     fn open(setting: &Setting, mtu: u16) -> Result<Self, Error> {
         let socket = setting.socket();
+        // Few enough buffers that they stay in the cache beside the rings.
         let nic = |role: &str| {
             let buffer = buffer_bytes(mtu);
             let socket = socket.display();
-            format!("memif:{socket},role={role},buffer={buffer},depth=256")
+            format!("memif:{socket},role={role},buffer={buffer},depth=64")
         };
         let (ready, begun) = sync_channel(1);
         thread::scope(|scope| {
