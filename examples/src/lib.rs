@@ -51,6 +51,7 @@ pub fn found_by_peers(bytes: usize, patience: Duration) -> DeviceConfig {
     DeviceConfig {
         nic: None,
         bytes,
+        memory: Vec::new(),
         endpoint: EndpointConfig {
             pairs: 2,
             management: true,

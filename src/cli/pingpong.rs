@@ -239,6 +239,7 @@ impl Arguments {
         DeviceConfig {
             nic: self.nic.clone(),
             bytes: size as usize + 4096,
+            memory: Vec::new(),
             endpoint: EndpointConfig {
                 pairs: 1,
                 log_receive: 10,

@@ -89,6 +89,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         capture: arguments.capture.clone(),
         nic: arguments.nic.clone(),
         bytes: (TEXT + 2 * PART) as usize,
+        memory: Vec::new(),
         endpoint: EndpointConfig {
             pairs: 2,
             management: true,

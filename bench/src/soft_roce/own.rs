@@ -28,6 +28,7 @@ impl Own {
         let config = DeviceConfig {
             nic: nic.map(str::to_owned),
             bytes: 4 << 20,
+            memory: Vec::new(),
             endpoint: EndpointConfig {
                 pairs: 2,
                 log_send: 6,

@@ -31,6 +31,7 @@ impl Ends {
             )),
             fused: true,
             bytes: 2 * HALF as usize,
+            memory: Vec::new(),
             endpoint: EndpointConfig::default(),
             patience: Duration::from_secs(10),
             chance: 1,

@@ -11,6 +11,7 @@
 extern crate std;
 
 pub mod block;
+pub mod carrier;
 pub mod context;
 pub mod format;
 pub mod kernel;

@@ -168,6 +168,21 @@ impl Conversation {
         }
     }
 
+    /// Dials a server once.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`].
+    pub fn dial_once(address: SocketAddr, limit: Duration) -> Result<Self, Error> {
+        match TcpStream::connect_timeout(&address, limit.max(PAUSE)) {
+            Ok(stream) => Self::new(stream, address.to_string(), limit),
+            Err(source) => Err(Error::Unreachable {
+                address: address.to_string(),
+                waited: limit,
+                source,
+            }),
+        }
+    }
+
     fn new(stream: TcpStream, peer: String, limit: Duration) -> Result<Self, Error> {
         stream.set_nodelay(true).map_err(|source| Error::Address {
             address: peer.clone(),
@@ -202,6 +217,19 @@ impl Conversation {
         read
     }
 
+    /// Both ends: ours, then the peer's.
+    ///
+    /// # Errors
+    /// [`Error::Broken`].
+    pub fn ends(&self) -> Result<[SocketAddr; 2], Error> {
+        let ends = (self.stream.local_addr(), self.stream.peer_addr());
+        let canonical = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
+        match ends {
+            (Ok(own), Ok(peer)) => Ok([own, peer].map(canonical)),
+            (Err(source), _) | (_, Err(source)) => Err(self.broken("both ends", source)),
+        }
+    }
+
     /// The peer's address.
     #[must_use]
     pub fn peer_address(&self) -> std::net::IpAddr {
@@ -211,11 +239,10 @@ impl Conversation {
     }
 
     /// Receives a line, without its end; of at most `most` bytes.
-    pub(super) fn receive_line(
-        &mut self,
-        step: &'static str,
-        most: usize,
-    ) -> Result<String, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Late`], [`Error::Broken`], [`Error::Field`] for one that is longer, or no text.
+    pub fn receive_line(&mut self, step: &'static str, most: usize) -> Result<String, Error> {
         let mut line = Vec::new();
         loop {
             let [byte] = self.receive_array(step)?;

@@ -34,6 +34,8 @@ pub struct DeviceConfig {
     pub fused: bool,
     /// Bytes of registered memory.
     pub bytes: usize,
+    /// More memory in which regions may be registered.
+    pub memory: Vec<Arc<Arena>>,
     /// The engine.
     pub endpoint: EndpointConfig,
     /// How long to wait for the next hop to answer.
@@ -115,7 +117,8 @@ impl Device {
         let bytes = config.bytes + MANAGEMENT_BYTES as usize + 4096;
         let memory = Arc::new(Arena::new(bytes, Location::Device)?);
         let whole = memory.allocate(config.bytes as u64, 4096)?;
-        let arenas = [Arc::clone(&memory)];
+        let mut arenas = vec![Arc::clone(&memory)];
+        arenas.extend(config.memory.iter().cloned());
         let endpoint = EndpointConfig {
             is_captured: config.capture.is_some(),
             ..config.endpoint

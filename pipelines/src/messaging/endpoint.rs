@@ -349,6 +349,11 @@ impl Endpoint {
         })
     }
 
+    /// The clock of whoever runs the engine.
+    pub fn clock(&self) -> Clock {
+        self.host.clock.clone()
+    }
+
     /// What a thread does that waits here: for who waits for something else meanwhile.
     pub fn idle(&self) -> Idle {
         Arc::clone(&self.host.idle)

@@ -162,7 +162,7 @@ impl Pair {
     }
 
     /// Leaves it to a kernel: returns where its block lies.
-    pub(super) fn lend(&mut self) -> Result<DeviceAddress, Error> {
+    pub(crate) fn lend(&mut self) -> Result<DeviceAddress, Error> {
         let block = ChannelBlock {
             cursor: self.channel.cursor(),
             ..self.block()
@@ -177,7 +177,7 @@ impl Pair {
     }
 
     /// Takes it back from a kernel that ended.
-    pub(super) fn take_back(&mut self) {
+    pub(crate) fn take_back(&mut self) {
         let at = self.places.home.value() as *const ChannelBlock;
         // SAFETY: the block's own place in the arena; the kernel ended.
         let block = unsafe { at.read_volatile() };

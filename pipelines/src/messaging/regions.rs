@@ -53,6 +53,20 @@ impl Endpoint {
         access: Access,
         chance: u64,
     ) -> Result<MemoryRegion, Error> {
+        self.register_in(0, (address, length), access, chance)
+    }
+
+    /// [`Endpoint::register`], of a protection domain: queue pairs of others cannot use the key.
+    ///
+    /// # Errors
+    /// As [`Endpoint::register`].
+    pub fn register_in(
+        &self,
+        domain: u32,
+        (address, length): (DeviceAddress, u64),
+        access: Access,
+        chance: u64,
+    ) -> Result<MemoryRegion, Error> {
         reach(&self.memory, address, length)?;
         let mut keys = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
         // Place 0 stays empty: a key of 0 is none, and zeroed memory names none.
@@ -74,7 +88,7 @@ impl Endpoint {
             address: address.value(),
             length,
             key: 0,
-            domain: 0,
+            domain,
             access,
             may_invalidate: 0,
         };

@@ -1,12 +1,28 @@
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
-use crate::streaming::tests::{LIMIT, Scene, at, text};
+use crate::streaming::scene::{By, LIMIT, Scene, Sizes, text};
+
+const CARRIERS: [By; 4] = [By::Tcp, By::Fused, By::Kernel, By::Nic];
+
+fn scene(by: By) -> Scene {
+    Scene::of(
+        by,
+        warpwire_nic::soft::Impairments::default(),
+        &Sizes::default(),
+    )
+}
 
 #[test]
 fn tasks_read_and_write() {
-    let scene = Scene::new(warpwire_nic::soft::Impairments::default(), |_| {});
-    let (ends, _nics) = scene.parts();
+    CARRIERS.into_iter().for_each(tasks_copy);
+}
+
+fn tasks_copy(by: By) {
+    let scene = scene(by);
+    let listener = scene.listen();
+    let to = listener.address();
+    let (ends, _rest) = scene.parts();
     let [client, server] = ends.map(Arc::new);
     let reactors = [&client, &server].map(|end| {
         let reactor = Reactor::start(Arc::clone(end));
@@ -16,7 +32,6 @@ fn tasks_read_and_write() {
         .err()
         .expect("there is one");
     assert!(again.to_string().contains("the only one"), "{again}");
-    let listener = server.listen(at("10.9.0.2:7"), LIMIT).expect("listens");
     let mut listener = reactors[1].listener(listener);
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.expect("is built");
@@ -40,7 +55,7 @@ fn tasks_read_and_write() {
             total
         });
         let streams = (0..count).map(|_| {
-            let stream = client.connect(at("10.9.0.2:7"), LIMIT).expect("connects");
+            let stream = client.connect(to, LIMIT).expect("connects");
             reactors[0].stream(stream)
         });
         let asking: Vec<_> = streams
@@ -71,18 +86,31 @@ fn tasks_read_and_write() {
 
 #[test]
 fn what_breaks_is_an_error_of_io() {
-    let scene = Scene::new(warpwire_nic::soft::Impairments::default(), |_| {});
-    let (ends, _nics) = scene.parts();
+    CARRIERS.into_iter().for_each(breaks);
+}
+
+fn breaks(by: By) {
+    let scene = scene(by);
+    let deaf = scene.deaf();
+    let listener = scene.listen();
+    let to = listener.address();
+    let (ends, _rest) = scene.parts();
     let [client, server] = ends.map(Arc::new);
     let reactors = [&client, &server].map(|end| {
         let reactor = Reactor::start(Arc::clone(end));
         reactor.expect("starts")
     });
-    let refused = client.connect(at("10.9.0.2:7"), LIMIT).err();
+    let refused = match by {
+        // There is one port, and somebody listens at it.
+        By::Tcp => {
+            let at = std::net::SocketAddr::new(deaf.ip(), 9);
+            client.connect(at, LIMIT).err()
+        }
+        _ => client.connect(deaf, LIMIT).err(),
+    };
     let refused = io::Error::from(refused.expect("nobody listens"));
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
-    let listener = server.listen(at("10.9.0.2:7"), LIMIT).expect("listens");
-    let stream = client.connect(at("10.9.0.2:7"), LIMIT).expect("connects");
+    let stream = client.connect(to, LIMIT).expect("connects");
     let mut stream = reactors[0].stream(stream);
     listener
         .accept(LIMIT)

@@ -35,7 +35,7 @@ pub(super) struct Answered {
 impl Commands {
     pub(super) fn new(table: &Table) -> Self {
         Self {
-            arena: Arc::clone(&table.arena),
+            arena: Arc::clone(&table.places.arena),
             slots: table.commands,
             next: 0,
             awaited: [false; COMMANDS as usize],

@@ -69,7 +69,7 @@ where
 }
 
 /// A thread of the host as a warp of one lane, which never waits inside a round.
-struct Thread(Clock);
+pub(super) struct Thread(pub(super) Clock);
 
 impl ScalarHost for Thread {
     fn now_ns(&self) -> u64 {

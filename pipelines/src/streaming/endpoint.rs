@@ -1,35 +1,25 @@
-//! Endpoints of streams: an engine over one pair of rings of a NIC, and the slow path beside it.
-#![expect(
-    unsafe_code,
-    reason = "attaching carries the promise that all tables are live"
-)]
+//! Endpoints of streams: what carries them, and what they have in common.
 
 use std::mem::offset_of;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use warpwire_engine::streams::tables::{
-    BUSY, CONNECT, Command, LISTEN, NO_CHUNK, NO_PLACE, StreamCounters, UNLISTEN,
-};
-use warpwire_engine::tables::Path;
+use warpwire_engine::streams::tables::StreamCounters;
 use warpwire_gpu::executor::{Clock, Placement, ServiceHandle};
-use warpwire_gpu::{Arena, CpuExecutor, Service};
+use warpwire_gpu::{CpuExecutor, Service};
 use warpwire_nic::Nic;
-use warpwire_ring::Cause;
 
-use super::commands::{Answered, Commands};
-use super::control::Control;
-use super::driver::{self, Driver};
+use super::carriage::{self, Carriage};
 use super::error::Error;
 use super::listener::Listener;
+use super::places::Places;
 use super::settings::StreamConfig;
 use super::slow::SlowCounters;
 use super::stream::Stream;
-use super::table::{Table, address_words};
+use super::tcp::Tcp;
 use crate::messaging::Idle;
-use crate::runtime::format_word;
 
 /// An engine of streams that runs. It ends when the endpoint, its listeners and its streams are
 /// dropped.
@@ -42,26 +32,10 @@ pub struct StreamEndpoint {
 /// What an endpoint, its listeners and its streams share.
 pub(super) struct Shared {
     /// Goes before the memory that it works on.
-    seat: Mutex<Seat>,
-    control: Mutex<Control>,
-    commands: Mutex<Commands>,
-    /// Listeners that are in use.
-    listeners: Mutex<Vec<bool>>,
+    carriage: Box<dyn Carriage>,
     news: AtomicBool,
-    clock: Clock,
     idle: Idle,
-    pub(super) table: Table,
-    _memory: Vec<Arc<Arena>>,
-}
-
-struct Seat {
-    /// None after its end.
-    driver: Option<Box<dyn Driver>>,
-    ended: Option<Cause>,
-    /// The host's part of the NIC, where the engine's thread has it as well.
-    services: Vec<Box<dyn Service>>,
-    /// Rounds, to look after the rest from time to time.
-    rounds: u32,
+    pub(super) table: Places,
 }
 
 /// Who has news: streams and listeners of which the engine did something. There is one for an
@@ -82,41 +56,22 @@ impl StreamEndpoint {
         services: Vec<Box<dyn Service>>,
         config: &StreamConfig,
     ) -> Result<Self, Error> {
-        config.check()?;
-        let rings = nic.queues().first().ok_or(Error::Setting {
-            field: "nic",
-            value: 0,
-            must: "one with queues",
-        })?;
-        let table = Table::lay_out(rings, nic.caps(), config)?;
-        let control = Control::new(config, nic.mac(), &table, clock.now_ns())?;
-        let mut memory = vec![Arc::clone(&table.arena), Arc::clone(&table.chunks)];
-        memory.extend(rings.memory.iter().cloned());
-        let format = format_word(&rings.receive).unwrap_or("unknown");
-        // SAFETY: the table holds the block and all that it points to, and the endpoint keeps the
-        // memory; the rings are the NIC's first, driven by this engine alone.
-        let driver = unsafe { driver::attach(format, table.block, &clock) };
-        let driver = driver.map_err(|cause| Error::Ended { cause })?;
-        let shared = Shared {
-            seat: Mutex::new(Seat {
-                driver: Some(driver),
-                ended: None,
-                services,
-                rounds: 0,
-            }),
-            control: Mutex::new(control),
-            commands: Mutex::new(Commands::new(&table)),
-            listeners: Mutex::new(vec![false; config.listeners as usize]),
-            news: AtomicBool::new(false),
-            clock,
-            idle: Arc::new(std::thread::yield_now),
-            table,
-            _memory: memory,
-        };
-        Ok(Self {
+        let idle: Idle = Arc::new(std::thread::yield_now);
+        let (tcp, places) = Tcp::start(clock, Arc::clone(&idle), nic, services, config)?;
+        Ok(Self::over(Box::new(tcp), places, idle))
+    }
+
+    /// An endpoint over what carries streams.
+    pub(super) fn over(carriage: Box<dyn Carriage>, table: Places, idle: Idle) -> Self {
+        Self {
             _service: None,
-            shared: Arc::new(shared),
-        })
+            shared: Arc::new(Shared {
+                carriage,
+                news: AtomicBool::new(false),
+                idle,
+                table,
+            }),
+        }
     }
 
     /// An endpoint that a thread of the executor steps; whoever waits does so too.
@@ -129,10 +84,22 @@ impl StreamEndpoint {
         config: &StreamConfig,
         placement: Placement,
     ) -> Result<Self, Error> {
-        let mut endpoint = Self::start_fused(executor.clock(), nic, Vec::new(), config)?;
-        let stepper = Stepper(Arc::clone(&endpoint.shared));
-        endpoint._service = Some(executor.add_service(Box::new(stepper), placement)?);
-        Ok(endpoint)
+        let endpoint = Self::start_fused(executor.clock(), nic, Vec::new(), config)?;
+        endpoint.in_service(executor, placement)
+    }
+
+    /// The same endpoint, stepped by a thread of the executor as well.
+    ///
+    /// # Errors
+    /// An executor that refuses.
+    pub fn in_service(
+        mut self,
+        executor: &CpuExecutor,
+        placement: Placement,
+    ) -> Result<Self, Error> {
+        let stepper = Stepper(Arc::clone(&self.shared));
+        self._service = Some(executor.add_service(Box::new(stepper), placement)?);
+        Ok(self)
     }
 
     /// One step. Says whether there was work; no if another thread is at it.
@@ -155,41 +122,10 @@ impl StreamEndpoint {
     /// [`Error::Full`].
     pub fn connect(&self, to: SocketAddr, patience: Duration) -> Result<Stream, Error> {
         let started = Instant::now();
-        let left = || patience.saturating_sub(started.elapsed());
-        let path = self.shared.path(to.ip(), patience)?;
-        for _ in 0..MOST_PORTS {
-            let port = self.shared.port(to)?;
-            let command = Command {
-                kind: CONNECT,
-                config: u32::from(to.is_ipv6()),
-                port: u32::from(to.port()),
-                path: Path {
-                    source_port: port,
-                    ..path
-                },
-                ..Command::default()
-            };
-            let answer = self.shared.command(&command, left())?;
-            match answer.outcome {
-                BUSY => {}
-                NO_PLACE => return Err(full("a connection", "connections")),
-                NO_CHUNK => return Err(full("the bytes of a connection", "open")),
-                _ if answer.is_done() => {
-                    let (place, generation) = (answer.place, answer.generation);
-                    let mut stream = Stream::new(&self.shared, place, generation)?;
-                    stream.wait_connected(left())?;
-                    return Ok(stream);
-                }
-                outcome => {
-                    let what = "open a connection";
-                    return Err(Error::Refused { what, outcome });
-                }
-            }
-        }
-        Err(Error::Taken {
-            what: "every port tried towards",
-            address: to,
-        })
+        let (place, generation) = self.shared.carriage.connect(to, patience)?;
+        let mut stream = Stream::new(&self.shared, place, generation)?;
+        stream.wait_connected(patience.saturating_sub(started.elapsed()))?;
+        Ok(stream)
     }
 
     /// Who has news, once.
@@ -205,12 +141,12 @@ impl StreamEndpoint {
 
     /// What the slow path counted so far.
     pub fn slow_counters(&self) -> SlowCounters {
-        lock(&self.shared.control).counters()
+        self.shared.carriage.slow_counters()
     }
 
     /// Whether the engine still runs.
     pub fn is_running(&self) -> bool {
-        lock(&self.shared.seat).ended.is_none()
+        self.shared.carriage.ended().is_none()
     }
 }
 
@@ -231,32 +167,7 @@ impl News {
 impl Shared {
     /// One step. Says whether there was work; no if another thread is at it.
     pub(super) fn step(&self) -> bool {
-        let mut seat = match self.seat.try_lock() {
-            Ok(seat) => seat,
-            Err(TryLockError::Poisoned(seat)) => seat.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
-        };
-        let Some(driver) = &mut seat.driver else {
-            return false;
-        };
-        let mut busy = match driver.step() {
-            Ok(busy) => busy,
-            Err(cause) => {
-                seat.ended = Some(cause);
-                seat.driver = None;
-                return false;
-            }
-        };
-        for service in &mut seat.services {
-            busy |= service.run(SERVICE_BUDGET) > 0;
-        }
-        seat.rounds = seat.rounds.wrapping_add(1);
-        if !busy || seat.rounds.is_multiple_of(CONTROL_PERIOD) {
-            let mut commands = lock(&self.commands);
-            let run = lock(&self.control).run(self.clock.now_ns(), &mut commands);
-            busy |= run.unwrap_or(false);
-        }
-        busy
+        self.carriage.step()
     }
 
     /// Steps until `look` finds something.
@@ -264,109 +175,23 @@ impl Shared {
         &self,
         what: &'static str,
         patience: Duration,
-        mut look: impl FnMut() -> Result<Option<T>, Error>,
+        look: impl FnMut() -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
-        let started = Instant::now();
-        loop {
-            if let Some(found) = look()? {
-                return Ok(found);
-            }
-            if self.step() {
-                continue;
-            }
-            if let Ok(seat) = self.seat.try_lock()
-                && let Some(cause) = seat.ended
-            {
-                return Err(Error::Ended { cause });
-            }
-            if started.elapsed() >= patience {
-                return Err(Error::Deadline {
-                    what,
-                    waited: patience,
-                });
-            }
-            (self.idle)();
-        }
+        carriage::wait(&*self.carriage, &self.idle, (what, patience), look)
     }
 
-    /// Gives a command and waits for the answer.
-    fn command(&self, command: &Command, patience: Duration) -> Result<Answered, Error> {
-        let what = "the engine did not answer";
-        let number = self.wait(what, patience, || {
-            Ok(lock(&self.commands).give(command, true)?)
-        })?;
-        let answer = self.wait(what, patience, || Ok(lock(&self.commands).answer(number)?));
-        if answer.is_err() {
-            lock(&self.commands).forget(number);
-        }
-        answer
-    }
-
-    /// The way to an address, but for the port here.
-    fn path(&self, to: IpAddr, patience: Duration) -> Result<Path, Error> {
-        self.wait("the next hop did not answer", patience, || {
-            Ok(lock(&self.control).path(self.clock.now_ns(), to)?)
-        })
-    }
-
-    /// The next port towards a peer.
-    fn port(&self, to: SocketAddr) -> Result<u16, Error> {
-        let mut control = lock(&self.control);
-        let local = control.source(to.ip())?;
-        let port = control.port(local, to.ip(), to.port());
-        port.ok_or(Error::Taken {
-            what: "every port towards",
-            address: to,
-        })
-    }
-
-    /// Takes a listener and makes the engine listen.
-    pub(super) fn begin_to_listen(&self, at: SocketAddr, patience: Duration) -> Result<u32, Error> {
-        let mut address = address_words(at.ip());
-        if at.ip().is_unspecified() {
-            address.words = [0; 4];
-        }
-        let mut listeners = lock(&self.listeners);
-        let free = listeners.iter_mut().zip(0..).find(|(taken, _)| !**taken);
-        let (taken, index) = free.ok_or_else(|| full("a listener", "listeners"))?;
-        let command = Command {
-            kind: LISTEN,
-            listener: index,
-            config: u32::from(at.is_ipv6()),
-            backlog: self.table.backlog,
-            port: u32::from(at.port()),
-            path: Path {
-                local: address.words,
-                ip_version: address.ip_version as u8,
-                ..Path::default()
-            },
-            ..Command::default()
-        };
-        let answer = self.command(&command, patience)?;
-        match answer.outcome {
-            BUSY => Err(Error::Taken {
-                what: "port",
-                address: at,
-            }),
-            _ if answer.is_done() => {
-                *taken = true;
-                Ok(index)
-            }
-            outcome => Err(Error::Refused {
-                what: "listen",
-                outcome,
-            }),
-        }
+    /// Begins to listen: the listener's number, and where that is.
+    pub(super) fn begin_to_listen(
+        &self,
+        at: SocketAddr,
+        patience: Duration,
+    ) -> Result<(u32, SocketAddr), Error> {
+        self.carriage.listen(at, patience)
     }
 
     /// Listens no more. Who waited to be accepted is sent away, once the engine has heard.
     pub(super) fn end_to_listen(self: &Arc<Self>, index: u32) {
-        let command = Command {
-            kind: UNLISTEN,
-            listener: index,
-            ..Command::default()
-        };
-        if self.command(&command, LAST_PATIENCE).is_err() {
+        if !self.carriage.unlisten(index) {
             // Then it may listen still: nobody else gets this one.
             return;
         }
@@ -375,9 +200,7 @@ impl Shared {
             let stream = Stream::new(self, place, generation);
             drop(stream.map(Stream::abort));
         }
-        if let Some(taken) = lock(&self.listeners).get_mut(index as usize) {
-            *taken = false;
-        }
+        self.carriage.leave(index);
     }
 
     fn counters(&self) -> StreamCounters {
@@ -418,15 +241,6 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-const fn full(what: &'static str, setting: &'static str) -> Error {
+pub(super) const fn full(what: &'static str, setting: &'static str) -> Error {
     Error::Full { what, setting }
 }
-
-/// Work of the NIC's services in a round.
-const SERVICE_BUDGET: u32 = 256;
-/// Rounds with work after which the slow path is looked at.
-const CONTROL_PERIOD: u32 = 16;
-/// Ports that are tried for a connection.
-const MOST_PORTS: u32 = 256;
-/// How long the engine may take for what is dropped.
-const LAST_PATIENCE: Duration = Duration::from_secs(1);

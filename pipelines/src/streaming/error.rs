@@ -48,6 +48,12 @@ pub enum Error {
         /// Why.
         cause: warpwire_ring::Cause,
     },
+    /// Over messages: two ends did not come together.
+    #[error(transparent)]
+    Meeting(Box<crate::connect::Error>),
+    /// Over messages: the endpoint beneath refused.
+    #[error(transparent)]
+    Messaging(Box<crate::messaging::Error>),
     /// The connection is over.
     #[error("connection with {peer}: {cause}")]
     Over {
@@ -96,6 +102,18 @@ pub enum Error {
     },
 }
 
+impl From<crate::connect::Error> for Error {
+    fn from(error: crate::connect::Error) -> Self {
+        Self::Meeting(Box::new(error))
+    }
+}
+
+impl From<crate::messaging::Error> for Error {
+    fn from(error: crate::messaging::Error) -> Self {
+        Self::Messaging(Box::new(error))
+    }
+}
+
 /// As the standard library's streams would say it.
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
@@ -113,6 +131,12 @@ impl From<Error> for std::io::Error {
             Error::Deadline { .. } => ErrorKind::TimedOut,
             Error::Taken { .. } => ErrorKind::AddrInUse,
             Error::NoWay(_) => ErrorKind::HostUnreachable,
+            Error::Meeting(error) => match &**error {
+                crate::connect::Error::Late { .. } => ErrorKind::TimedOut,
+                crate::connect::Error::Unreachable { source, .. }
+                | crate::connect::Error::Broken { source, .. } => source.kind(),
+                _ => ErrorKind::Other,
+            },
             _ => ErrorKind::Other,
         };
         Self::new(kind, error)

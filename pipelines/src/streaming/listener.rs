@@ -21,9 +21,10 @@ impl Listener {
         at: SocketAddr,
         patience: Duration,
     ) -> Result<Self, Error> {
+        let (index, at) = shared.begin_to_listen(at, patience)?;
         Ok(Self {
-            index: shared.begin_to_listen(at, patience)?,
             shared: Arc::clone(shared),
+            index,
             at,
         })
     }

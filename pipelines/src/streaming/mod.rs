@@ -1,10 +1,12 @@
-//! Streams of bytes from the host: TCP that an engine terminates, and what the host does beside.
+//! Streams of bytes from the host. Two things carry them, and to who reads and writes they are the
+//! same: TCP that an engine terminates, and RDMA, by messages of a queue pair each.
 //!
-//! Bytes lie in the rings of a stream, which the engine fills and empties; the host reads and
-//! writes them there, and says so by words. What is not TCP goes to the [`slow`] path.
+//! Bytes lie in the rings of a stream, which whoever carries them fills and empties; the host reads
+//! and writes them there, and says so by words. What comes besides TCP goes to the [`slow`] path.
 
 #[cfg(feature = "tokio")]
 mod asynchronous;
+mod carriage;
 mod commands;
 mod control;
 mod device;
@@ -12,10 +14,17 @@ mod driver;
 mod endpoint;
 mod error;
 mod listener;
+mod places;
+mod rdma;
+#[cfg(test)]
+mod scene;
 mod settings;
 pub mod slow;
 mod stream;
+#[cfg(test)]
+mod suite;
 mod table;
+mod tcp;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +34,7 @@ pub use device::StreamDevice;
 pub use endpoint::{News, StreamEndpoint};
 pub use error::Error;
 pub use listener::Listener;
+pub use rdma::{Ground, RdmaConfig, RingMemory};
 pub use settings::StreamConfig;
 pub use slow::{InterfaceAddress, Route};
 pub use stream::Stream;

@@ -17,6 +17,7 @@ use warpwire_protocols::tcp::{Cause, State, Tuple};
 
 use super::endpoint::Shared;
 use super::error::Error;
+use super::places::GENERATION;
 
 /// A connection. Dropping it closes it: what was written is still sent; if bytes were not read, the
 /// peer is told by a reset that they were lost.
@@ -340,6 +341,17 @@ impl Stream {
         Ok(state.copied().unwrap_or(State::Closed))
     }
 
+    /// Once it is over, of a stream over messages: how its queue pair failed, if it did.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn beneath(&self) -> Result<Option<warpwire_ring::Cause>, Error> {
+        // pairs with: the carrier's release of flags, after all other words.
+        let is_over = self.is_over()?;
+        let number = self.word(BENEATH)?.load(Ordering::Relaxed);
+        Ok(warpwire_ring::Cause::from_number(number).filter(|_| is_over))
+    }
+
     /// Figures, as they were within the last milliseconds.
     ///
     /// # Errors
@@ -508,8 +520,8 @@ const FREED: usize = offset_of!(StreamWords, freed);
 const FLAGS: usize = offset_of!(StreamWords, flags);
 const STATE: usize = offset_of!(StreamWords, state);
 const CAUSE: usize = offset_of!(StreamWords, cause);
-const GENERATION: usize = offset_of!(StreamWords, generation);
 const TUPLE: usize = offset_of!(StreamWords, tuple);
+const BENEATH: usize = offset_of!(StreamWords, beneath);
 const RECEIVE_RING: usize = offset_of!(StreamWords, receive_ring);
 const RECEIVE_BYTES: usize = offset_of!(StreamWords, receive_bytes);
 const SEND_RING: usize = offset_of!(StreamWords, send_ring);

@@ -1,19 +1,13 @@
 //! The memory of an endpoint of streams, laid out once.
-#![expect(
-    unsafe_code,
-    reason = "naming bitmaps carries the promise that they are live"
-)]
 
-use std::mem::offset_of;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use warpwire_device::COPY_AT;
 use warpwire_engine::streams::Bits;
 use warpwire_engine::streams::tables::{
-    ADDRESSES, AcceptBlock, Address, CommandSlot, ConnectionBlock, LAYOUT, ListenerBlock, Standing,
-    StreamBlock, StreamCounters, StreamWords, TRUST_META,
+    ADDRESSES, Address, CommandSlot, ConnectionBlock, LAYOUT, ListenerBlock, Standing, StreamBlock,
+    TRUST_META,
 };
 use warpwire_gpu::Arena;
 use warpwire_gpu::arena::ArenaError;
@@ -22,42 +16,24 @@ use warpwire_protocols::checksum::Policy;
 use warpwire_protocols::tcp::{Config as TcpConfig, Listener as TcpListener, Secret};
 use warpwire_ring::{DeviceAddress, Location};
 
+use super::places::Places;
 use super::settings::StreamConfig;
 use crate::copies::CopyRing;
 
 /// The tables of an endpoint.
 pub(super) struct Table {
-    /// What all but the rings of streams lie in.
-    pub(super) arena: Arc<Arena>,
-    /// What the rings of streams lie in.
-    pub(super) chunks: Arc<Arena>,
+    /// What applications use.
+    pub(super) places: Places,
     /// The [`StreamBlock`].
     pub(super) block: DeviceAddress,
-    words: DeviceAddress,
-    counters: DeviceAddress,
     /// The [`CommandSlot`]s.
     pub(super) commands: DeviceAddress,
-    /// The [`AcceptBlock`]s' entries, a listener each.
-    pub(super) accepts: Vec<AcceptPlaces>,
     /// Frames for the host.
     pub(super) slow: CopyRing,
     /// Frames of the host.
     pub(super) inject: CopyRing,
-    /// Applications did something.
-    pub(super) asked: Bits,
-    /// The engine did something.
-    pub(super) told: Bits,
-    pub(super) connections: u32,
     /// Handshakes of a listener.
     pub(super) backlog: u32,
-}
-
-/// What the host needs of a ring of accepted connections.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AcceptPlaces {
-    block: DeviceAddress,
-    entries: DeviceAddress,
-    depth: u32,
 }
 
 impl Table {
@@ -75,16 +51,13 @@ impl Table {
         let line = |bytes: u64| Ok::<_, ArenaError>(arena.allocate(bytes, 128)?.address);
         let row = |count: u32, bytes: usize| line(u64::from(count) * bytes as u64);
         let bitmap = |count: u32| line(Bits::bytes(count));
-        let words = row(connections, size_of::<StreamWords>())?;
-        let (accepts, listeners) = listeners(&arena, config)?;
+        let numbers = (connections, config.listeners, accepts(config));
+        let places = Places::lay_out(&arena, &chunks, numbers)?;
+        let listeners = listeners(&places, config);
         let slow = copies(&arena, SLOW_FRAMES, slot_bytes(u32::from(config.mtu)))?;
         let inject = copies(&arena, INJECTED, slot_bytes(u32::from(config.mtu)))?;
-        let counters = arena.place(StreamCounters::default())?.address;
         let commands = row(COMMANDS, size_of::<CommandSlot>())?;
-        let (asked, told) = (
-            bitmap(connections)?,
-            bitmap(connections + config.listeners)?,
-        );
+        let [asked, told] = places.bitmaps;
         let configs: [TcpConfig; 2] = [false, true].map(|is_six| config.of_version(is_six));
         let downwards = |count: u32| (0..count).rev().collect::<Vec<u32>>();
         let block = StreamBlock {
@@ -92,7 +65,7 @@ impl Table {
             transmit: rings.transmit,
             layout: LAYOUT,
             connections: row(connections, size_of::<ConnectionBlock>())?,
-            words,
+            words: places.words,
             buckets: row(buckets(config), 4)?,
             listeners: arena.place_all(&listeners)?.address,
             configs: arena.place_all(&configs)?.address,
@@ -107,7 +80,7 @@ impl Table {
             slow: slow.block,
             inject: inject.block,
             mirror: DeviceAddress::NULL,
-            counters,
+            counters: places.counters,
             standing: arena
                 .place(Standing::new(connections, chunk_count))?
                 .address,
@@ -128,76 +101,13 @@ impl Table {
         };
         let block = arena.place(block)?.address;
         Ok(Self {
-            // SAFETY: zeros of the arena of that size, which `Table` keeps; touched as bits alone.
-            asked: unsafe { Bits::attach(asked, connections) },
-            // SAFETY: as above.
-            told: unsafe { Bits::attach(told, connections + config.listeners) },
             backlog: config.backlog,
-            arena,
-            chunks,
+            places,
             block,
-            words,
-            counters,
             commands,
-            accepts,
             slow,
             inject,
-            connections,
         })
-    }
-
-    /// A word of a stream, by its offset in [`StreamWords`].
-    pub(super) fn word(&self, place: u32, offset: usize) -> Result<&AtomicU32, ArenaError> {
-        self.arena.half_word(self.word_at(place, offset))
-    }
-
-    /// A word of 64 bits of a stream.
-    pub(super) fn long(&self, place: u32, offset: usize) -> Result<&AtomicU64, ArenaError> {
-        self.arena.word(self.word_at(place, offset))
-    }
-
-    /// Bytes of a stream's words.
-    pub(super) fn bytes<const N: usize>(
-        &self,
-        place: u32,
-        offset: usize,
-    ) -> Result<[u8; N], ArenaError> {
-        let mut bytes = [0; N];
-        self.arena.read(self.word_at(place, offset), &mut bytes)?;
-        Ok(bytes)
-    }
-
-    fn word_at(&self, place: u32, offset: usize) -> DeviceAddress {
-        let offset = u64::from(place) * size_of::<StreamWords>() as u64 + offset as u64;
-        self.words.offset(offset)
-    }
-
-    /// A counter, by its offset in [`StreamCounters`].
-    pub(super) fn counter(&self, offset: usize) -> u64 {
-        let word = self.arena.word(self.counters.offset(offset as u64));
-        word.map_or(0, |word| word.load(std::sync::atomic::Ordering::Relaxed))
-    }
-
-    /// Takes the oldest connection that waits to be accepted: place and generation.
-    pub(super) fn accept(&self, listener: usize) -> Result<Option<(u32, u32)>, ArenaError> {
-        use std::sync::atomic::Ordering;
-        let Some(places) = self.accepts.get(listener) else {
-            return Ok(None);
-        };
-        let word = |offset: usize| self.arena.half_word(places.block.offset(offset as u64));
-        let read = word(offset_of!(AcceptBlock, read))?;
-        // pairs with: the engine's release of an entry.
-        let written = word(offset_of!(AcceptBlock, written))?.load(Ordering::Acquire);
-        let index = read.load(Ordering::Relaxed);
-        if written == index {
-            return Ok(None);
-        }
-        let slot = u64::from(index & (places.depth - 1));
-        let entry = self.arena.word(places.entries.offset(slot * 8))?;
-        let entry = entry.load(Ordering::Relaxed);
-        // pairs with: the engine's acquire before it writes an entry again.
-        read.store(index.wrapping_add(1), Ordering::Release);
-        Ok(Some((entry as u32, (entry >> 32) as u32)))
     }
 }
 
@@ -226,39 +136,18 @@ fn addresses(config: &StreamConfig) -> [Address; ADDRESSES] {
     all
 }
 
-fn listeners(
-    arena: &Arena,
-    config: &StreamConfig,
-) -> Result<(Vec<AcceptPlaces>, Vec<ListenerBlock>), ArenaError> {
-    let (mut places, mut blocks) = (Vec::new(), Vec::new());
+fn listeners(places: &Places, config: &StreamConfig) -> Vec<ListenerBlock> {
     // One at least, so that the table lies somewhere.
-    for _ in 0..config.listeners.max(1) {
-        let depth = accepts(config);
-        let entries = arena.allocate(u64::from(depth) * 8, 128)?.address;
-        let block = arena.place(AcceptBlock {
-            written: 0,
-            depth,
-            entries,
-            reserved: [0; 28],
-            read: 0,
-            reserved_read: [0; 31],
-        })?;
-        let block = block.address;
-        places.push(AcceptPlaces {
-            block,
-            entries,
-            depth,
-        });
-        blocks.push(ListenerBlock {
-            listener: TcpListener::new(Secret([0; 2]), 0),
-            address: Address::default(),
-            port: 0,
-            config: 0,
-            backlog: 0,
-            accepts: block,
-        });
-    }
-    Ok((places, blocks))
+    let all = 0..config.listeners.max(1) as usize;
+    let listener = |index| ListenerBlock {
+        listener: TcpListener::new(Secret([0; 2]), 0),
+        address: Address::default(),
+        port: 0,
+        config: 0,
+        backlog: 0,
+        accepts: places.accept_block(index),
+    };
+    all.map(listener).collect()
 }
 
 fn copies(arena: &Arc<Arena>, depth: u32, slot_bytes: u32) -> Result<CopyRing, ArenaError> {
@@ -312,19 +201,17 @@ const fn slot_bytes(mtu: u32) -> u32 {
 
 /// Bytes of everything but the rings of streams, with room for alignment.
 fn bytes(config: &StreamConfig) -> usize {
-    let place = size_of::<ConnectionBlock>() + size_of::<StreamWords>() + 4 + 8 + 4;
-    let listener =
-        size_of::<ListenerBlock>() + size_of::<AcceptBlock>() + accepts(config) as usize * 8 + 256;
+    let place = size_of::<ConnectionBlock>() + 4 + 8 + 4;
     let copies = (SLOW_FRAMES + INJECTED) as usize * slot_bytes(u32::from(config.mtu)) as usize;
-    config.connections as usize * (place + 4)
+    Places::size(config.connections, config.listeners, accepts(config))
+        + config.connections as usize * (place + 4)
         + buckets(config) as usize * 4
         + config.open as usize * 8
-        + (config.listeners.max(1)) as usize * listener
+        + (config.listeners.max(1)) as usize * size_of::<ListenerBlock>()
         + copies
         + COMMANDS as usize * size_of::<CommandSlot>()
-        + 3 * Bits::bytes(config.connections + config.listeners) as usize
+        + Bits::bytes(config.connections) as usize
         + size_of::<StreamBlock>()
-        + size_of::<StreamCounters>()
         + 16384
 }
 

@@ -148,6 +148,7 @@ fn open(address: &str, nic: Option<&str>) -> Device {
     let config = DeviceConfig {
         nic: nic.map(str::to_owned),
         bytes: 65536,
+        memory: Vec::new(),
         endpoint: EndpointConfig {
             pairs: 8,
             management: true,

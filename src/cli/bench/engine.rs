@@ -100,6 +100,7 @@ impl Ends {
             )),
             fused: true,
             bytes: bytes.max(4096) as usize,
+            memory: Vec::new(),
             endpoint: EndpointConfig {
                 pairs: 1,
                 log_send: 10,

@@ -170,6 +170,7 @@ impl Plan<'_> {
             fused: options.fused,
             capture: options.capture.clone(),
             bytes: bytes + Messages::BYTES as usize,
+            memory: Vec::new(),
             endpoint,
             patience: options.patience(),
             chance: chance(),

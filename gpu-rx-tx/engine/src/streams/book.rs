@@ -12,7 +12,7 @@ use super::tables::{
     AcceptBlock, Address, CommandSlot, ConnectionBlock, ListenerBlock, MOST_PLACES, NONE, Standing,
     StreamBlock, StreamWords,
 };
-use super::words::Words;
+use super::words::{self, Words};
 use crate::tables::Path;
 
 /// The tables. Whoever made it is the leader of the warp that drives the block, or only reads
@@ -325,8 +325,8 @@ impl<'a> Book<'a> {
             is_used: true,
             ..new
         };
-        self.words(place)
-            .begin(&old.path, old.remote_port, old.generation);
+        let tuple = words::tuple(&old.path, old.remote_port);
+        self.words(place).begin(&tuple, old.generation);
         self.insert(old.hash, place);
         Some(place)
     }

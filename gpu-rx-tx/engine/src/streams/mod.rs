@@ -21,3 +21,4 @@ mod words;
 
 pub use bits::Bits;
 pub use engine::StreamEngine;
+pub use words::{Wanted, Words};

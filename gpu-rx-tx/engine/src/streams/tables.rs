@@ -275,6 +275,9 @@ pub struct StreamWords {
     pub tuple: Tuple,
     /// Figures, as they were within the last milliseconds.
     pub figures: Figures,
+    /// Once [`CLOSED`], of a stream over messages: how the queue pair failed, as the number of a
+    /// [`warpwire_ring::Cause`]; or 0.
+    pub beneath: u32,
 }
 
 /// A wish: FIN follows what was written. Reading goes on.
@@ -543,7 +546,8 @@ pub const LAYOUT: u64 = {
             readable,
             receive_ring,
             tuple,
-            figures
+            figures,
+            beneath
         }),
         layout_hash!(ListenerBlock {
             listener,

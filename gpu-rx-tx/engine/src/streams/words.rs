@@ -12,22 +12,28 @@ use warpwire_ring::{DeviceAddress, memory};
 use super::tables::{Figures, StreamWords};
 use crate::tables::Path;
 
-/// The words of a place. By the leader.
-#[derive(Clone, Copy)]
-pub(super) struct Words(DeviceAddress);
+/// The words of a place, for who carries its stream. By one lane at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Words(DeviceAddress);
 
 /// What the application stored.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
-    pub(super) written: u32,
-    pub(super) consumed: u32,
-    pub(super) wishes: u32,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// [`StreamWords::written`].
+    pub written: u32,
+    /// [`StreamWords::consumed`].
+    pub consumed: u32,
+    /// [`StreamWords::wishes`].
+    pub wishes: u32,
 }
 
 impl Words {
+    /// Names the words of a place.
+    ///
     /// # Safety
-    /// At the address lie live [`StreamWords`].
-    pub(super) const unsafe fn attach(at: DeviceAddress) -> Self {
+    /// At the address lie live [`StreamWords`] for as long as the value is used; nobody else writes
+    /// the line that is not the application's.
+    pub const unsafe fn attach(at: DeviceAddress) -> Self {
         Self(at)
     }
 
@@ -51,25 +57,29 @@ impl Words {
     }
 
     /// A connection begins here: nobody else looks at the place now.
-    pub(super) fn begin(self, path: &Path, remote_port: u16, generation: u32) {
+    pub fn begin(self, tuple: &Tuple, generation: u32) {
         for offset in (0..size_of::<StreamWords>()).step_by(4) {
             self.store(offset, 0);
         }
-        let tuple = tuple(path, remote_port);
         let at = self.at(offset_of!(StreamWords, tuple)).value() as *mut Tuple;
         // SAFETY: words of the engine's line, which nobody looks at before there is a generation.
-        unsafe { at.write(tuple) };
+        unsafe { at.write(*tuple) };
+        self.generation(generation);
+    }
+
+    /// Tells which connection this is, after everything else that its application will look at.
+    pub fn generation(self, generation: u32) {
         self.release(offset_of!(StreamWords, generation), generation);
     }
 
     /// The place has no connection any more.
-    pub(super) fn end(self) {
+    pub fn end(self) {
         self.release(offset_of!(StreamWords, generation), 0);
     }
 
     /// What the application wants. Wishes are read first: positions that it stored before a wish
     /// are those that go with it.
-    pub(super) fn wanted(self) -> Wanted {
+    pub fn wanted(self) -> Wanted {
         let wishes = self.acquire(offset_of!(StreamWords, wishes));
         Wanted {
             wishes,
@@ -79,7 +89,7 @@ impl Words {
     }
 
     /// Tells where the rings lie.
-    pub(super) fn rings(self, receive: (DeviceAddress, u32), send: (DeviceAddress, u32)) {
+    pub fn rings(self, receive: (DeviceAddress, u32), send: (DeviceAddress, u32)) {
         let rings = [
             (offset_of!(StreamWords, receive_ring), receive.0),
             (offset_of!(StreamWords, send_ring), send.0),
@@ -92,22 +102,30 @@ impl Words {
         self.store(offset_of!(StreamWords, send_bytes), send.1);
     }
 
-    pub(super) fn readable(self, position: u32) {
+    /// Tells how far bytes came.
+    pub fn readable(self, position: u32) {
         self.release(offset_of!(StreamWords, readable), position);
     }
 
-    pub(super) fn freed(self, position: u32) {
+    /// Tells how far bytes were acknowledged.
+    pub fn freed(self, position: u32) {
         self.release(offset_of!(StreamWords, freed), position);
     }
 
     /// Tells state, cause and flags, flags last.
-    pub(super) fn flags(self, state: u32, cause: u32, flags: u32) {
+    pub fn flags(self, state: u32, cause: u32, flags: u32) {
         self.store(offset_of!(StreamWords, cause), cause);
         self.store(offset_of!(StreamWords, state), state);
         self.release(offset_of!(StreamWords, flags), flags);
     }
 
-    pub(super) fn figures(self, statistics: &Statistics) {
+    /// Tells how the queue pair beneath failed; before the flags that say that the stream is over.
+    pub fn beneath(self, cause: u32) {
+        self.store(offset_of!(StreamWords, beneath), cause);
+    }
+
+    /// Tells figures.
+    pub fn figures(self, statistics: &Statistics) {
         let figure = |offset, value| self.store(offset_of!(StreamWords, figures) + offset, value);
         let us = |ns: u64| (ns / 1000).min(u64::from(u32::MAX)) as u32;
         figure(offset_of!(Figures, srtt_us), us(statistics.srtt_ns));

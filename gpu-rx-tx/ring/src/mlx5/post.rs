@@ -503,6 +503,16 @@ impl Completions {
         self.next = self.next.wrapping_add(1);
     }
 
+    /// Whether the next completion is there.
+    #[inline(always)]
+    pub fn is_there(&self) -> bool {
+        let mask = (1u64 << self.log_depth) - 1;
+        let at = self.ring.offset((self.next & mask) * layout::CQE_BYTES);
+        // SAFETY: the queue's promise; masked to the ring.
+        let word = unsafe { memory::load_u32(at.offset(layout::CQE_LAST_WORD)) };
+        layout::is_owned(word, self.next, self.log_depth)
+    }
+
     /// The next completion, if it is there; it counts as consumed.
     pub fn poll(&mut self) -> Option<Cqe> {
         let mask = (1u64 << self.log_depth) - 1;

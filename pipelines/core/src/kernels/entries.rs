@@ -9,8 +9,8 @@
 
 use crate::format::{MemifClient, MemifServer, Mlx5, Xdp};
 use crate::kernels::{
-    Apart, ClockStep, IcrcSweep, MacSwap, ParseSweep, Perform, PublishTime, ReceiveCount, Streams,
-    Together, Transmit, Transport,
+    Apart, CarryStreams, ClockStep, IcrcSweep, MacSwap, ParseSweep, Perform, PublishTime,
+    ReceiveCount, Streams, Together, Transmit, Transport,
 };
 use crate::stages::BuiltIn;
 
@@ -57,7 +57,7 @@ crate::kernel! {
 }
 
 crate::kernel! {
-    /// Engines of streams, for each ring format.
+    /// Streams: engines of TCP for each ring format, and what carries them over messages.
     pub fn streams:
     /// Terminates TCP, over mlx5 queues.
     streams_mlx5 = Streams<Mlx5>,
@@ -67,6 +67,8 @@ crate::kernel! {
     streams_memif_client = Streams<MemifClient>,
     /// Terminates TCP, over memif rings of the peer.
     streams_memif_server = Streams<MemifServer>,
+    /// Carries streams over queue pairs.
+    carry_streams = CarryStreams,
 }
 
 crate::kernel! {

@@ -1,6 +1,7 @@
 //! The kernels: the interpreter of pipelines, the transport of messages, streams, and plain ones
 //! that measure.
 
+mod carry;
 mod count;
 mod gauge;
 mod input;
@@ -12,6 +13,7 @@ mod streams;
 mod transmit;
 mod transport;
 
+pub use carry::{CarryParameters, CarryStreams};
 pub use gauge::{
     ClockStep, DESCRIPTOR_WORDS, IcrcSweep, ParseSweep, PublishTime, ROW, SweepCounters,
     SweepParameters, TimingCounters, TimingParameters, TimingPort, WINDOW_READS,

@@ -5,11 +5,12 @@
 )]
 
 use warpwire_device::Simt;
-use warpwire_ring::Cause;
 use warpwire_ring::mlx5::layout::{Cqe, CqeOpcode};
 use warpwire_ring::mlx5::post::{Completions, Gather, ReceiveQueue};
+use warpwire_ring::{Cause, DeviceAddress};
 
-use super::block::{CompletionRing, scope};
+use super::block::{ChannelBlock, CompletionRing, scope};
+use super::channel::Channel;
 
 /// A receive that came back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +57,11 @@ impl Ring {
         self.0.next()
     }
 
+    /// Whether the next completion is there.
+    pub(super) fn is_there(&self) -> bool {
+        self.0.is_there()
+    }
+
     /// *Collective.* The next completion: the leader looks, and tells what counts.
     #[inline(always)]
     pub(super) fn poll<S: Simt>(&mut self, simt: &S) -> Option<Told> {
@@ -78,6 +84,32 @@ impl Ring {
             second: simt.shuffle_u64(second, 0),
             third: simt.shuffle_u64(third, 0),
         })
+    }
+}
+
+impl Channel {
+    /// Whether there are completions that who had the channel last did not poll; no if there is no
+    /// block. Costs less than attaching.
+    ///
+    /// # Safety
+    /// As [`Channel::attach`].
+    #[inline(always)]
+    pub unsafe fn has_news(block: DeviceAddress) -> bool {
+        if block.is_null() || !block.is_aligned(align_of::<ChannelBlock>() as u64) {
+            return false;
+        }
+        // SAFETY: a header lies there by the promise, and any bits are one.
+        let header = unsafe { *(block.value() as *const crate::block::Header) };
+        if header != ChannelBlock::HEADER {
+            return false;
+        }
+        // SAFETY: the header says that it is such a block.
+        let own = unsafe { &*(block.value() as *const ChannelBlock) };
+        // SAFETY: passed on.
+        let sent = unsafe { Ring::attach(&own.sent, own.cursor.sent_next) };
+        // SAFETY: passed on.
+        let arrived = unsafe { Ring::attach(&own.arrived, own.cursor.arrived_next) };
+        sent.is_there() || arrived.is_there()
     }
 }
 

@@ -1,0 +1,65 @@
+//! What carries the streams of an endpoint, as the endpoint sees it.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use warpwire_ring::Cause;
+
+use super::error::Error;
+use super::slow::SlowCounters;
+use crate::messaging::Idle;
+
+/// Who carries streams.
+pub(super) trait Carriage: Send + Sync {
+    /// One step. Says whether there was work; no if another thread is at it.
+    fn step(&self) -> bool;
+
+    /// Why it ended, if it did.
+    fn ended(&self) -> Option<Cause>;
+
+    /// Opens a stream: its place and generation. It may not be connected yet.
+    fn connect(&self, to: SocketAddr, patience: Duration) -> Result<(u32, u32), Error>;
+
+    /// Takes a listener and listens: its number, and where that is.
+    fn listen(&self, at: SocketAddr, patience: Duration) -> Result<(u32, SocketAddr), Error>;
+
+    /// Listens no more: streams that wait to be accepted are all that there will be. No if it may
+    /// listen still.
+    fn unlisten(&self, listener: u32) -> bool;
+
+    /// A listener that listens no more may be taken again.
+    fn leave(&self, listener: u32);
+
+    /// What the slow path counted, where there is one.
+    fn slow_counters(&self) -> SlowCounters {
+        SlowCounters::default()
+    }
+}
+
+/// Steps until `look` finds something.
+pub(super) fn wait<T>(
+    carriage: &dyn Carriage,
+    idle: &Idle,
+    (what, patience): (&'static str, Duration),
+    mut look: impl FnMut() -> Result<Option<T>, Error>,
+) -> Result<T, Error> {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        if carriage.step() {
+            continue;
+        }
+        if let Some(cause) = carriage.ended() {
+            return Err(Error::Ended { cause });
+        }
+        if started.elapsed() >= patience {
+            return Err(Error::Deadline {
+                what,
+                waited: patience,
+            });
+        }
+        idle();
+    }
+}

@@ -1,0 +1,170 @@
+//! What host and engine share of streams, whatever carries them: words, bitmaps, and rings of those
+//! that wait to be accepted.
+#![expect(
+    unsafe_code,
+    reason = "naming bitmaps carries the promise that they are live"
+)]
+
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use warpwire_engine::streams::Bits;
+use warpwire_engine::streams::tables::{AcceptBlock, StreamCounters, StreamWords};
+use warpwire_gpu::Arena;
+use warpwire_gpu::arena::ArenaError;
+use warpwire_ring::DeviceAddress;
+
+/// The places of an endpoint.
+#[derive(Clone)]
+pub(super) struct Places {
+    /// What all of this lies in.
+    pub(super) arena: Arc<Arena>,
+    /// What the rings of streams lie in.
+    pub(super) chunks: Arc<Arena>,
+    /// The [`StreamWords`].
+    pub(super) words: DeviceAddress,
+    /// The [`StreamCounters`].
+    pub(super) counters: DeviceAddress,
+    /// The bitmaps, as an engine's block names them.
+    pub(super) bitmaps: [DeviceAddress; 2],
+    /// Applications did something.
+    pub(super) asked: Bits,
+    /// The engine did something.
+    pub(super) told: Bits,
+    /// A listener each.
+    accepts: Vec<AcceptPlaces>,
+    pub(super) connections: u32,
+}
+
+/// What the host needs of a ring of accepted connections.
+#[derive(Clone, Copy, Debug)]
+struct AcceptPlaces {
+    block: DeviceAddress,
+    entries: DeviceAddress,
+    depth: u32,
+}
+
+impl Places {
+    /// Lays out places for so many connections and listeners, each with `accepts` that may wait.
+    pub(super) fn lay_out(
+        arena: &Arc<Arena>,
+        chunks: &Arc<Arena>,
+        (connections, listeners, accepts): (u32, u32, u32),
+    ) -> Result<Self, ArenaError> {
+        let line = |bytes: u64| Ok::<_, ArenaError>(arena.allocate(bytes, 128)?.address);
+        let bytes = u64::from(connections) * size_of::<StreamWords>() as u64;
+        let numbers = connections + listeners;
+        let asked = line(Bits::bytes(connections))?;
+        let told = line(Bits::bytes(numbers))?;
+        let words = line(bytes)?;
+        let counters = arena.place(StreamCounters::default())?.address;
+        // One at least, so that the rings lie somewhere.
+        let count = listeners.max(1) as usize;
+        let (mut blocks, mut places) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let entries = line(u64::from(accepts) * 8)?;
+            blocks.push(AcceptBlock {
+                written: 0,
+                depth: accepts,
+                entries,
+                reserved: [0; 28],
+                read: 0,
+                reserved_read: [0; 31],
+            });
+        }
+        let first = arena.place_all(&blocks)?.address;
+        for (index, block) in blocks.iter().enumerate() {
+            places.push(AcceptPlaces {
+                block: first.offset((index * size_of::<AcceptBlock>()) as u64),
+                entries: block.entries,
+                depth: accepts,
+            });
+        }
+        Ok(Self {
+            arena: Arc::clone(arena),
+            chunks: Arc::clone(chunks),
+            words,
+            counters,
+            bitmaps: [asked, told],
+            // SAFETY: zeros of the arena of that size, which is kept; touched as bits alone.
+            asked: unsafe { Bits::attach(asked, connections) },
+            // SAFETY: as above.
+            told: unsafe { Bits::attach(told, numbers) },
+            accepts: places,
+            connections,
+        })
+    }
+
+    /// Bytes that this takes, with room for alignment.
+    pub(super) fn size(connections: u32, listeners: u32, accepts: u32) -> usize {
+        let listener = size_of::<AcceptBlock>() + accepts as usize * 8 + 256;
+        connections as usize * size_of::<StreamWords>()
+            + listeners.max(1) as usize * listener
+            + 2 * Bits::bytes(connections + listeners) as usize
+            + size_of::<StreamCounters>()
+            + 4096
+    }
+
+    /// The [`AcceptBlock`] of a listener.
+    pub(super) fn accept_block(&self, listener: usize) -> DeviceAddress {
+        let places = self.accepts.get(listener);
+        places.map_or(DeviceAddress::NULL, |places| places.block)
+    }
+
+    /// A word of a stream, by its offset in [`StreamWords`].
+    pub(super) fn word(&self, place: u32, offset: usize) -> Result<&AtomicU32, ArenaError> {
+        self.arena.half_word(self.word_at(place, offset))
+    }
+
+    /// A word of 64 bits of a stream.
+    pub(super) fn long(&self, place: u32, offset: usize) -> Result<&AtomicU64, ArenaError> {
+        self.arena.word(self.word_at(place, offset))
+    }
+
+    /// Bytes of a stream's words.
+    pub(super) fn bytes<const N: usize>(
+        &self,
+        place: u32,
+        offset: usize,
+    ) -> Result<[u8; N], ArenaError> {
+        let mut bytes = [0; N];
+        self.arena.read(self.word_at(place, offset), &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn word_at(&self, place: u32, offset: usize) -> DeviceAddress {
+        let offset = u64::from(place) * size_of::<StreamWords>() as u64 + offset as u64;
+        self.words.offset(offset)
+    }
+
+    /// A counter, by its offset in [`StreamCounters`].
+    pub(super) fn counter(&self, offset: usize) -> u64 {
+        let word = self.arena.word(self.counters.offset(offset as u64));
+        word.map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// Takes the oldest connection that waits to be accepted: place and generation.
+    pub(super) fn accept(&self, listener: usize) -> Result<Option<(u32, u32)>, ArenaError> {
+        let Some(places) = self.accepts.get(listener) else {
+            return Ok(None);
+        };
+        let word = |offset: usize| self.arena.half_word(places.block.offset(offset as u64));
+        let read = word(offset_of!(AcceptBlock, read))?;
+        // pairs with: the engine's release of an entry.
+        let written = word(offset_of!(AcceptBlock, written))?.load(Ordering::Acquire);
+        let index = read.load(Ordering::Relaxed);
+        if written == index {
+            return Ok(None);
+        }
+        let slot = u64::from(index & (places.depth - 1));
+        let entry = self.arena.word(places.entries.offset(slot * 8))?;
+        let entry = entry.load(Ordering::Relaxed);
+        // pairs with: the engine's acquire before it writes an entry again.
+        read.store(index.wrapping_add(1), Ordering::Release);
+        Ok(Some((entry as u32, (entry >> 32) as u32)))
+    }
+}
+
+/// The offset of the words' generation.
+pub(super) const GENERATION: usize = offset_of!(StreamWords, generation);
