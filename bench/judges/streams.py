@@ -6,6 +6,12 @@ streams.py echo HOST PORT BYTES [CLOSED]
         that the windows of both ends close
 streams.py source HOST PORT BYTES CLOSED
         reads what a source sends, after CLOSED seconds of reading nothing
+streams.py take HOST PORT FILE
+        listens, and compares what the first one who connects sends with a file
+streams.py give HOST PORT FILE
+        connects, sends a file, and waits for the end of the other one
+streams.py measured SECONDS WORDS
+        reads what iperf3 --json told of a measurement of these words
 streams.py many HOST PORT COUNT BYTES PROCESS
         COUNT connections to an echo at a time, and BYTES each way on each of them; tells the memory
         of the process that serves
@@ -16,6 +22,7 @@ streams.py flood HOST PORT COUNT PROCESS INTERFACE MAC
 
 import array
 import hashlib
+import json
 import random
 import resource
 import select
@@ -127,6 +134,58 @@ def source(host, port, count, closed):
           f"{rate(came, start)}, longest pause {pause * 1e3:.0f} ms")
 
 
+def take(host, port, name):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((host, int(port)))
+    listener.listen(1)
+    listener.settimeout(STALL)
+    stream, _ = listener.accept()
+    stream.settimeout(STALL)
+    came, start = hashlib.sha256(), time.monotonic()
+    count, pause = read(stream, lambda _, piece: came.update(piece))
+    stream.close()
+    with open(name, "rb") as file:
+        want = hashlib.file_digest(file, "sha256").hexdigest()
+    if came.hexdigest() != want:
+        raise Fault(f"{count} bytes came with the hash {came.hexdigest()} instead of {want}")
+    print(f"took {count >> 10} KiB, {rate(count, start)}, longest pause {pause * 1e3:.0f} ms")
+
+
+def give(host, port, name):
+    stream, start = connect(host, port), time.monotonic()
+    with open(name, "rb") as file:
+        count = stream.sendfile(file)
+    stream.shutdown(socket.SHUT_WR)
+    if stream.recv(1):
+        raise Fault("bytes came from one who only receives")
+    print(f"gave {count >> 10} KiB, {rate(count, start)}")
+
+
+def measured(seconds, words):
+    told = json.load(sys.stdin)
+    streams = 3 if "--parallel 3" in words else 2 if "--bidir" in words else 1
+    flows, ends, rates = told["end"]["streams"], [""], []
+    if len(flows) != streams:
+        raise Fault(f"{words}: {len(flows)} streams instead of {streams}")
+    for flow in flows:
+        # Who was never served is part of no sum.
+        if not 1 << 16 <= flow["receiver"]["bytes"] <= flow["sender"]["bytes"]:
+            raise Fault(f"{words}: {flow}")
+    if "--bidir" in words:
+        ends.append("_bidir_reverse")
+    for end in ends:
+        total = told["end"][f"sum_received{end}"]
+        if not 0.8 * float(seconds) < total["seconds"] < 1.5 * float(seconds) + 1:
+            raise Fault(f"{words}: {total}")
+        rates.append(f"{total['bits_per_second'] / 1e6:.0f} Mbit/s")
+    silent = sum(one["sum"]["bytes"] == 0 for one in told["intervals"])
+    if silent:
+        raise Fault(f"{words}: nothing moved in {silent} seconds")
+    print(f"{words or 'forward'} {' and '.join(rates)}")
+
+
 def fionread(stream):
     import fcntl
     import termios
@@ -206,10 +265,22 @@ class Many:
         """Whether that was the last of it."""
         piece = self.streams[place].recv(1 << 16)
         at = self.came[place]
-        if not piece or self.text(place)[at:at + len(piece)] != piece:
-            raise Fault(f"connection {place}: wrong bytes, or its end, behind {at}")
+        if not piece:
+            raise Fault(f"connection {place}: ended behind {at}")
+        if self.text(place)[at:at + len(piece)] != piece:
+            raise Fault(self.wrong(place, at, piece))
         self.came[place] += len(piece)
         return self.came[place] == self.each
+
+
+    def wrong(self, place, at, piece):
+        """Where wrong bytes are, and where in any stream they would be right."""
+        want = self.text(place)[at:at + len(piece)]
+        first = next((i for i, pair in enumerate(zip(want, piece)) if pair[0] != pair[1]), len(want))
+        found = RANDOM.find(piece[first:first + 8])
+        stream = self.streams[place].getsockname()
+        return (f"connection {place} from {stream}: of {len(piece)} bytes behind {at} those from "
+                f"{first} on are wrong; they would be right at {found - place * 64 % (BLOCK // 2)}")
 
 
 def many(host, port, count, each, process):
@@ -309,7 +380,8 @@ RANDOM = random.Random(1).randbytes(BLOCK)
 
 
 def main():
-    commands = {"echo": echo, "source": source, "many": many, "flood": flood}
+    commands = {"echo": echo, "source": source, "take": take, "give": give, "measured": measured,
+                "many": many, "flood": flood}
     try:
         commands[sys.argv[1]](*sys.argv[2:])
     except (Fault, OSError) as fault:

@@ -11,6 +11,7 @@ mod demonstration;
 mod gpus;
 mod interfaces;
 mod kernel;
+mod live;
 mod meet;
 mod perftest;
 mod pingpong;

@@ -212,7 +212,8 @@ impl Progress {
     }
 }
 
-fn duration(words: &str) -> Result<Duration, String> {
+/// A time as it is written.
+pub(super) fn duration(words: &str) -> Result<Duration, String> {
     warpwire_pipelines::file::duration(words)
         .ok_or_else(|| format!("write {}", warpwire_pipelines::file::DURATIONS))
 }

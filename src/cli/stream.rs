@@ -2,19 +2,22 @@
 //! or any program with a socket. The bytes of the file are all that is sent, and the end of the
 //! stream is its end.
 
-use std::fs::File;
+use std::fmt;
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use warpwire_pipelines::streaming::slow::NoWay;
-use warpwire_pipelines::streaming::{Error, Stream, StreamDevice, StreamEndpoint};
+use warpwire_pipelines::streaming::{Error, Listener, Stream, StreamDevice, StreamEndpoint};
 
+use super::Failure;
+use super::live::{Connection, Figures, Note, Pulse, Telling};
 use super::rest::Rest;
 use super::signals::Heed;
 use super::station::Station;
-use super::{Failure, say};
 
 /// Send or receive a file over TCP of our own
 #[derive(clap::Args)]
@@ -63,6 +66,8 @@ struct Shared {
         value_parser = clap::value_parser!(u64).range(1..=LONGEST)
     )]
     patience: u64,
+    #[command(flatten)]
+    telling: Telling,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -76,16 +81,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn receive(path: &Path, port: u16, shared: &Shared, heed: &Heed) -> Result<(), Failure> {
+    look_at(path).map_err(|source| wrong(path, source))?;
     let wait = Duration::from_secs(shared.wait);
     let device = shared.station.open(CONNECTIONS, wait)?;
     let mut listeners = Vec::new();
     for own in &shared.station.addresses {
         let at = SocketAddr::new(own.address, port);
         listeners.push(device.endpoint().listen(at, wait)?);
-        say(format_args!("waiting at {at}"))?;
+        let (event, text) = ("waiting", format!("waiting at {at}"));
+        shared.telling.say(&Note { event, text })?;
     }
-    let mut transfer = Transfer::begin(&device, wait, heed);
-    let stream = transfer.until("nobody connected", || {
+    let mut transfer = Transfer::begin(&device, shared, heed);
+    let stream = transfer.until("nobody connected", &mut listeners, |listeners| {
         let mut waiting = listeners.iter().map(|listener| listener.try_accept());
         waiting.find_map(Result::transpose).transpose()
     })?;
@@ -93,7 +100,7 @@ fn receive(path: &Path, port: u16, shared: &Shared, heed: &Heed) -> Result<(), F
     listeners.clear();
     let mut file = File::create(path).map_err(|source| wrong(path, source))?;
     heed.go_on();
-    transfer.start(shared);
+    transfer.start();
     let outcome = take(&mut transfer, stream, path, &mut file);
     outcome.map_err(|failure| transfer.incomplete(failure, &format!("{} has", path.display())))
 }
@@ -106,7 +113,7 @@ fn take(
     file: &mut File,
 ) -> Result<(), Failure> {
     loop {
-        let came = transfer.until("nothing came", || {
+        let came = transfer.until("nothing came", &mut stream, |stream| {
             let came: usize = stream.peek()?.iter().map(|piece| piece.len()).sum();
             Ok((came > 0 || stream.is_at_end()?).then_some(came))
         })?;
@@ -133,10 +140,10 @@ fn send(path: &Path, to: SocketAddr, shared: &Shared, heed: &Heed) -> Result<(),
     let mut file = File::open(path).map_err(|source| wrong(path, source))?;
     let wait = Duration::from_secs(shared.wait);
     let device = shared.station.open(CONNECTIONS, wait)?;
-    let mut transfer = Transfer::begin(&device, wait, heed);
+    let mut transfer = Transfer::begin(&device, shared, heed);
     let mut stream = connect(&mut transfer, to)?;
     heed.go_on();
-    transfer.start(shared);
+    transfer.start();
     give(&mut transfer, &mut stream, path, &mut file).map_err(|failure| {
         // Otherwise a part would look like all of it. Who is not there any more is not told.
         let _ = stream.abort();
@@ -169,8 +176,9 @@ fn give(
     path: &Path,
     file: &mut File,
 ) -> Result<(), Failure> {
+    let about = file.metadata().map_err(|source| wrong(path, source))?;
     loop {
-        transfer.until("the peer took nothing", || {
+        transfer.until("the peer took nothing", stream, |stream| {
             // What it says is of no interest, but may not fill its window.
             discard(stream)?;
             let room: usize = stream.room()?.iter().map(|piece| piece.len()).sum();
@@ -186,11 +194,18 @@ fn give(
         stream.commit(count)?;
         transfer.bytes += count as u64;
     }
+    if about.is_file() && transfer.bytes < about.len() {
+        let words = format!("the file had {} bytes at first", about.len());
+        return Err(wrong(
+            path,
+            std::io::Error::new(ErrorKind::UnexpectedEof, words),
+        ));
+    }
     stream.close()?;
     let mut before = u32::MAX;
     loop {
         // Patience begins anew with every acknowledgement.
-        let left = transfer.until("the peer did not acknowledge", || {
+        let left = transfer.until("the peer did not acknowledge", stream, |stream| {
             discard(stream)?;
             stream.is_flushed()?;
             let left = stream.unacknowledged()?;
@@ -220,26 +235,49 @@ fn give(
 struct Transfer<'a> {
     endpoint: &'a StreamEndpoint,
     heed: &'a Heed,
+    shared: &'a Shared,
     patience: Duration,
     started: Instant,
+    pulse: Pulse,
     bytes: u64,
 }
 
+/// What is waited for has a connection that is told of, or not yet.
+trait Seen {
+    fn stream(&self) -> Option<&Stream>;
+}
+
+impl Seen for Stream {
+    fn stream(&self) -> Option<&Stream> {
+        Some(self)
+    }
+}
+
+impl Seen for Vec<Listener> {
+    fn stream(&self) -> Option<&Stream> {
+        None
+    }
+}
+
 impl<'a> Transfer<'a> {
-    fn begin(device: &'a StreamDevice, patience: Duration, heed: &'a Heed) -> Self {
+    /// The other end is looked for.
+    fn begin(device: &'a StreamDevice, shared: &'a Shared, heed: &'a Heed) -> Self {
         Self {
             endpoint: device.endpoint(),
             heed,
-            patience,
+            shared,
+            patience: Duration::from_secs(shared.wait),
             started: Instant::now(),
+            pulse: shared.telling.pulse(),
             bytes: 0,
         }
     }
 
     /// The other end is there.
-    fn start(&mut self, shared: &Shared) {
-        self.patience = Duration::from_secs(shared.patience);
+    fn start(&mut self) {
+        self.patience = Duration::from_secs(self.shared.patience);
         self.started = Instant::now();
+        self.pulse = self.shared.telling.pulse();
     }
 
     /// Time that is left to find the other end.
@@ -248,30 +286,44 @@ impl<'a> Transfer<'a> {
     }
 
     /// Steps until `look` finds something.
-    fn until<T>(
+    fn until<S: Seen, T>(
         &mut self,
         what: &'static str,
-        mut look: impl FnMut() -> Result<Option<T>, Error>,
+        seen: &mut S,
+        mut look: impl FnMut(&mut S) -> Result<Option<T>, Error>,
     ) -> Result<T, Failure> {
         let begun = Instant::now();
         let mut rest = Rest::default();
         loop {
-            for _ in 0..LOOK_PERIOD {
-                if let Some(found) = look()? {
-                    return Ok(found);
-                }
-                rest.after(self.endpoint.step());
-            }
+            // Also before the first look: there may be something whenever it is looked.
             if self.heed.is_stopped() {
                 return Err(Failure::Stream("interrupted".to_owned()));
             }
             if !self.endpoint.is_running() {
                 return Err(Failure::Stream("the NIC or its peer is gone".to_owned()));
             }
+            self.tell_live(seen)?;
+            for _ in 0..LOOK_PERIOD {
+                if let Some(found) = look(seen)? {
+                    return Ok(found);
+                }
+                rest.after(self.endpoint.step());
+            }
             if begun.elapsed() >= self.patience {
                 let waited = self.patience;
                 return Err(Error::Deadline { what, waited }.into());
             }
+        }
+    }
+
+    /// Says what the connection does, if that is wanted now.
+    fn tell_live(&mut self, seen: &impl Seen) -> Result<(), Failure> {
+        let Some(stream) = seen.stream() else {
+            return Ok(());
+        };
+        match self.pulse.due() {
+            Some(since) => self.shared.telling.say_all(Connection::now(stream, since)),
+            None => Ok(()),
         }
     }
 
@@ -284,19 +336,22 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    fn tell(&self, verb: &str, side: &str, stream: &Stream) -> Result<(), Failure> {
+    fn tell(
+        &self,
+        event: &'static str,
+        side: &'static str,
+        stream: &Stream,
+    ) -> Result<(), Failure> {
         let seconds = self.started.elapsed().as_secs_f64();
-        let rate = self.bytes as f64 * 8.0 / seconds.max(f64::MIN_POSITIVE) / 1e6;
-        let figures = stream.figures()?;
-        say(format_args!(
-            "{verb} {} bytes {side} {} in {seconds:.3} s, {rate:.0} Mbit/s; rtt {} us, {} segments \
-             again, {} after gaps",
-            self.bytes,
-            stream.peer(),
-            figures.srtt_us,
-            figures.retransmits,
-            figures.out_of_order
-        ))
+        self.shared.telling.say(&Summary {
+            event,
+            side,
+            bytes: self.bytes,
+            peer: stream.peer(),
+            seconds,
+            bits_per_second: self.bytes as f64 * 8.0 / seconds.max(f64::MIN_POSITIVE),
+            figures: Figures::of(stream)?,
+        })
     }
 
     /// Why it ended early, and what was moved before.
@@ -310,6 +365,57 @@ impl<'a> Transfer<'a> {
             "{failure}; {who} the first {} bytes, not all",
             self.bytes
         ))
+    }
+}
+
+/// What was moved.
+#[derive(Serialize)]
+struct Summary {
+    event: &'static str,
+    #[serde(skip)]
+    side: &'static str,
+    bytes: u64,
+    peer: SocketAddr,
+    seconds: f64,
+    bits_per_second: f64,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            event,
+            side,
+            bytes,
+            peer,
+            seconds,
+            bits_per_second,
+            figures,
+        } = self;
+        write!(
+            out,
+            "{event} {bytes} bytes {side} {peer} in {seconds:.3} s, {:.0} Mbit/s; {figures}",
+            bits_per_second / 1e6
+        )
+    }
+}
+
+/// Whether a file can be written, before anybody is asked to send: what it holds stays for now.
+fn look_at(path: &Path) -> std::io::Result<()> {
+    if path.try_exists()? {
+        // Who opens a pipe waits for its reader.
+        return match path.is_file() || path.is_dir() {
+            true => OpenOptions::new().append(true).open(path).map(drop),
+            false => Ok(()),
+        };
+    }
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    match folder.is_none_or(Path::is_dir) {
+        true => Ok(()),
+        false => Err(ErrorKind::NotFound.into()),
     }
 }
 

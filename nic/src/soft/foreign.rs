@@ -72,6 +72,11 @@ impl Uplink for NicUplink {
         &self.name
     }
 
+    fn mac(&self) -> Option<[u8; 6]> {
+        let mac = self.nic.as_ref()?.mac();
+        (mac != [0; 6]).then_some(mac)
+    }
+
     /// Everything goes out on the first queue: order matters more than spread.
     fn send(&mut self, frame: &[u8]) -> bool {
         let Some(host) = self.hosts.first_mut() else {

@@ -91,6 +91,7 @@ impl Fabric {
         if let Some(words) = options.uplink {
             let uplink = words.open(patience)?;
             nic.choices.push(format!("plugged into {}", uplink.name()));
+            nic.mac = uplink.mac().unwrap_or(nic.mac);
             let port = self.attach(uplink, options.link);
             self.cable(nic.port, port);
             nic.uplink = Some(port);

@@ -15,6 +15,12 @@ pub trait Uplink: Send {
     /// What it is, for reports.
     fn name(&self) -> &str;
 
+    /// The Ethernet address that frames for this end must have to be passed in, if it has one: a NIC
+    /// that is plugged into it goes by it.
+    fn mac(&self) -> Option<[u8; 6]> {
+        None
+    }
+
     /// Takes a frame that left the fabric. False if it cannot: the frame is lost and counted.
     fn send(&mut self, frame: &[u8]) -> bool;
 

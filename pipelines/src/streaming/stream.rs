@@ -29,6 +29,8 @@ pub struct Stream {
     /// Positions: what was consumed, and what was written.
     consumed: u32,
     written: u32,
+    /// Bytes: those that were consumed, and those that were written.
+    moved: (u64, u64),
     wishes: u32,
     local: SocketAddr,
     peer: SocketAddr,
@@ -68,6 +70,7 @@ impl Stream {
             send: Ring::default(),
             consumed: 0,
             written: 0,
+            moved: (0, 0),
             wishes: 0,
             local,
             peer,
@@ -123,6 +126,7 @@ impl Stream {
             return Ok(());
         }
         self.consumed = self.consumed.wrapping_add(count);
+        self.moved.0 += u64::from(count);
         // pairs with: the engine's acquire before it writes there again.
         self.word(CONSUMED)?.store(self.consumed, Ordering::Release);
         self.ask();
@@ -189,6 +193,7 @@ impl Stream {
             return Ok(());
         }
         self.written = self.written.wrapping_add(count);
+        self.moved.1 += u64::from(count);
         // pairs with: the engine's acquire before it reads the bytes.
         self.word(WRITTEN)?.store(self.written, Ordering::Release);
         self.ask();
@@ -350,6 +355,11 @@ impl Stream {
         let is_over = self.is_over()?;
         let number = self.word(BENEATH)?.load(Ordering::Relaxed);
         Ok(warpwire_ring::Cause::from_number(number).filter(|_| is_over))
+    }
+
+    /// Bytes that were consumed, and bytes that were written, since it began.
+    pub const fn moved(&self) -> (u64, u64) {
+        self.moved
     }
 
     /// Figures, as they were within the last milliseconds.

@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use warpwire_pipelines::streaming::{self, InterfaceAddress, Listener, News, StreamDevice};
 
+use super::live::{Note, Telling};
 use super::rest::Rest;
 use super::station::Station;
-use super::{Failure, say, signals};
+use super::{Failure, signals};
 use report::Tally;
 use service::{Served, Service};
 use site::Site;
@@ -41,9 +42,8 @@ pub(super) struct Arguments {
     /// `http`: the folder whose files are served; they are read once, at the beginning
     #[arg(long, value_name = "FOLDER", required_if_eq("service", "http"))]
     root: Option<PathBuf>,
-    /// Print what every connection does, once a second: round trip, congestion window, repetitions
-    #[arg(long)]
-    live: bool,
+    #[command(flatten)]
+    telling: Telling,
     /// Stop after so many seconds
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
@@ -55,29 +55,30 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let site = site.map(Arc::new);
     let device = arguments.station.open(arguments.connections, PATIENCE)?;
     let mut server = Server::open(arguments, site, &device)?;
-    report::begin(&device, &server.listeners, server.site.as_deref())?;
+    let telling = &arguments.telling;
+    report::begin(telling, &device, &server.listeners, server.site.as_deref())?;
     let started = Instant::now();
     let is_over = || {
         let elapsed = started.elapsed().as_secs();
         stop.is_stopped() || arguments.seconds.is_some_and(|most| elapsed >= most)
     };
     let mut rest = Rest::default();
-    let mut told = Instant::now();
+    let mut pulse = telling.pulse();
     while !is_over() {
         // Clocks and signals need a look from time to time only.
         for _ in 0..LOOK_PERIOD {
             let busy = device.endpoint().step() | server.serve()?;
             rest.after(busy);
         }
-        for line in server.iperf3.iter_mut().flat_map(iperf3::Server::said) {
-            say(line)?;
+        for text in server.iperf3.iter_mut().flat_map(iperf3::Server::said) {
+            let event = "iperf3";
+            telling.say(&Note { event, text })?;
         }
         if !device.endpoint().is_running() {
             return Err(Failure::Serve(report::ended(&device)));
         }
-        if arguments.live && told.elapsed() >= LIVE_PERIOD {
-            told = Instant::now();
-            report::live(&server.streams)?;
+        if let Some(since) = pulse.due() {
+            report::live(telling, since, &server.streams)?;
         }
     }
     if let Some(iperf3) = &mut server.iperf3 {
@@ -90,7 +91,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     while Instant::now() < until {
         rest.after(device.endpoint().step());
     }
-    report::end(&device, &server.tally, started.elapsed())
+    report::end(telling, &device, &server.tally, started.elapsed())
 }
 
 /// A service with its connections.
@@ -204,6 +205,5 @@ fn serve_one(slot: &mut Option<Served>, tally: &mut Tally) {
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Steps between two looks at clocks.
 const LOOK_PERIOD: u32 = 64;
-const LIVE_PERIOD: Duration = Duration::from_secs(1);
 /// For ends and resets to leave.
 const FAREWELL: Duration = Duration::from_millis(200);

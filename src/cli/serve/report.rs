@@ -1,68 +1,85 @@
 //! What `warpwire serve` prints.
 
-use std::io::{self, Write};
+use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::Serialize;
 use warpwire_pipelines::streaming::{Listener, StreamDevice};
 
 use super::super::Failure;
+use super::super::live::{Connection, Telling};
 use super::service::Served;
 use super::site::Site;
 
 /// What was served.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub(super) struct Tally {
     /// Connections.
+    #[serde(rename = "connections")]
     pub(super) accepted: u64,
     /// Of these, those that broke.
     pub(super) broken: u64,
     /// Bytes that came.
+    #[serde(rename = "came_bytes")]
     pub(super) came: u64,
     /// Bytes that were written.
+    #[serde(rename = "left_bytes")]
     pub(super) left: u64,
+}
+
+/// Where it is served.
+#[derive(Serialize)]
+struct Beginning {
+    event: &'static str,
+    addresses: Vec<SocketAddr>,
+    mtu: u16,
+    choices: Vec<String>,
+    /// Of a site.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file_bytes: Option<usize>,
+}
+
+impl fmt::Display for Beginning {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (Some(files), Some(bytes)) = (self.files, self.file_bytes) {
+            writeln!(out, "{files} files, {bytes} bytes")?;
+        }
+        for address in &self.addresses {
+            writeln!(out, "serving at {address}")?;
+        }
+        write!(out, "MTU {}; {}", self.mtu, self.choices.join("; "))
+    }
 }
 
 /// Says where it is served.
 pub(super) fn begin(
+    telling: &Telling,
     device: &StreamDevice,
     listeners: &[Listener],
     site: Option<&Site>,
 ) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    if let Some((files, bytes)) = site.map(Site::size) {
-        writeln!(out, "{files} files, {bytes} bytes")?;
-    }
-    for listener in listeners {
-        writeln!(out, "serving at {}", listener.address())?;
-    }
-    writeln!(out, "MTU {}; {}", device.mtu(), device.choices().join("; "))?;
-    Ok(out.flush()?)
+    let (files, file_bytes) = site.map(Site::size).unzip();
+    telling.say(&Beginning {
+        event: "serving",
+        addresses: listeners.iter().map(Listener::address).collect(),
+        mtu: device.mtu(),
+        choices: device.choices(),
+        files,
+        file_bytes,
+    })
 }
 
 /// A line for every connection.
-pub(super) fn live(streams: &[Option<Served>]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    for served in streams.iter().flatten() {
-        let stream = &served.stream;
-        let (Ok(figures), Ok(state)) = (stream.figures(), stream.state()) else {
-            continue;
-        };
-        writeln!(
-            out,
-            "{} {state:?}: rtt {} us +- {}, cwnd {}, in flight {}, repeated {}, timeouts {}, \
-             after gaps {}, reordered {}",
-            stream.peer(),
-            figures.srtt_us,
-            figures.rttvar_us,
-            figures.cwnd,
-            figures.in_flight,
-            figures.retransmits,
-            figures.timeouts,
-            figures.out_of_order,
-            figures.reordered
-        )?;
-    }
-    Ok(out.flush()?)
+pub(super) fn live(
+    telling: &Telling,
+    since: Duration,
+    streams: &[Option<Served>],
+) -> Result<(), Failure> {
+    let all = streams.iter().flatten();
+    telling.say_all(all.filter_map(|served| Connection::now(&served.stream, since)))
 }
 
 /// Why the engine ended.
@@ -73,43 +90,103 @@ pub(super) fn ended(device: &StreamDevice) -> String {
 }
 
 /// What was served and counted.
-pub(super) fn end(device: &StreamDevice, tally: &Tally, time: Duration) -> Result<(), Failure> {
+#[derive(Serialize)]
+struct End {
+    event: &'static str,
+    seconds: f64,
+    #[serde(flatten)]
+    tally: Tally,
+    engine: Engine,
+    host: Host,
+}
+
+#[derive(Serialize)]
+struct Engine {
+    segments_came: u64,
+    segments_left: u64,
+    bytes_left: u64,
+    resets: u64,
+    cookies: u64,
+    accept_rings_full: u64,
+    without_place: u64,
+    without_memory: u64,
+    malformed: u64,
+}
+
+#[derive(Serialize)]
+struct Host {
+    frames: u64,
+    answered: u64,
+    unanswered: u64,
+    lost: u64,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tally {
+            accepted,
+            broken,
+            came,
+            left,
+        } = self.tally;
+        writeln!(
+            out,
+            "{accepted} connections, {broken} broke; {came} bytes came, {left} were written, in \
+             {:.1} s",
+            self.seconds
+        )?;
+        let engine = &self.engine;
+        writeln!(
+            out,
+            "engine: {} segments came, {} left with {} bytes, {} resets, {} cookies; not \
+             answered: {} accept rings full, {} without place, {} without memory",
+            engine.segments_came,
+            engine.segments_left,
+            engine.bytes_left,
+            engine.resets,
+            engine.cookies,
+            engine.accept_rings_full,
+            engine.without_place,
+            engine.without_memory
+        )?;
+        let host = &self.host;
+        write!(
+            out,
+            "host: {} frames, {} answered, {} not, {} lost on the way; dropped as malformed: {}",
+            host.frames, host.answered, host.unanswered, host.lost, engine.malformed
+        )
+    }
+}
+
+/// Says what was served and counted.
+pub(super) fn end(
+    telling: &Telling,
+    device: &StreamDevice,
+    tally: &Tally,
+    time: Duration,
+) -> Result<(), Failure> {
     let counters = device.endpoint().counters();
     let slow = device.endpoint().slow_counters();
-    let Tally {
-        accepted,
-        broken,
-        came,
-        left,
-    } = *tally;
-    let mut out = io::stdout().lock();
-    let seconds = time.as_secs_f64();
-    writeln!(
-        out,
-        "{accepted} connections, {broken} broke; {came} bytes came, {left} were written, in \
-         {seconds:.1} s"
-    )?;
-    writeln!(
-        out,
-        "engine: {} segments came, {} left with {} bytes, {} resets, {} cookies; not answered: \
-         {} accept rings full, {} without place, {} without memory",
-        counters.received,
-        counters.sent,
-        counters.sent_bytes,
-        counters.resets,
-        counters.cookies,
-        counters.accept_full,
-        counters.no_place,
-        counters.no_chunk
-    )?;
-    let dropped: u64 = counters.drops.iter().sum();
-    writeln!(
-        out,
-        "host: {} frames, {} answered, {} not, {} lost on the way; dropped as malformed: {dropped}",
-        slow.frames,
-        slow.answered,
-        slow.unanswered,
-        slow.lost + counters.slow_lost
-    )?;
-    Ok(out.flush()?)
+    telling.say(&End {
+        event: "end",
+        seconds: time.as_secs_f64(),
+        tally: *tally,
+        engine: Engine {
+            segments_came: counters.received,
+            segments_left: counters.sent,
+            bytes_left: counters.sent_bytes,
+            resets: counters.resets,
+            cookies: counters.cookies,
+            accept_rings_full: counters.accept_full,
+            without_place: counters.no_place,
+            without_memory: counters.no_chunk,
+            malformed: counters.drops.iter().sum(),
+        },
+        host: Host {
+            frames: slow.frames,
+            answered: slow.answered,
+            unanswered: slow.unanswered,
+            lost: slow.lost + counters.slow_lost,
+        },
+    })
 }

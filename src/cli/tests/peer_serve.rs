@@ -62,11 +62,15 @@ impl Scene {
 
     /// Starts a service, and waits until it serves.
     fn serve(&self, words: &str) -> Served {
-        let nic = format!("xdp:v1,netns={}", self.far);
+        self.serve_on(&format!("xdp:v1,netns={}", self.far), words)
+    }
+
+    /// The same on another NIC.
+    fn serve_on(&self, nic: &str, words: &str) -> Served {
         let mut child = Command::new(env!("CARGO_BIN_EXE_warpwire"))
             .arg("serve")
             .args(words.split_whitespace())
-            .args(["--nic", &nic])
+            .args(["--nic", nic])
             .args(["--addr", &format!("{OURS}/24")])
             .args(["--addr", &format!("{OURS_6}/64")])
             .stdin(Stdio::null())
@@ -75,7 +79,7 @@ impl Scene {
             .expect("the command can be started");
         let mut lines = BufReader::new(child.stdout.take().expect("is a pipe"));
         let mut line = String::new();
-        while !line.starts_with("MTU") {
+        while !line.starts_with("MTU") && !line.contains(r#""event":"serving""#) {
             line.clear();
             let count = lines.read_line(&mut line).expect("is text");
             assert!(count > 0, "the command ended");
@@ -204,6 +208,48 @@ fn echo_gives_back_what_came() {
     }
     let said = served.end();
     assert!(said.starts_with("4 connections, 0 broke"), "{said}");
+}
+
+#[test]
+fn a_device_model_between_is_found_by_who_never_saw_it() {
+    let Some(scene) = Scene::new("u") else { return };
+    let nic = format!("soft,uplink=xdp:v1+netns={}", scene.far);
+    let served = scene.serve_on(&nic, "echo --live=10ms --json");
+    for address in [OURS, OURS_6] {
+        let mut stream = scene.connect(address, 7);
+        stream.write_all(b"there and back").expect("goes on");
+        let mut back = [0; 14];
+        stream.read_exact(&mut back).expect("comes back");
+        assert_eq!(&back, b"there and back");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // What is told is an object a line.
+    let said = served.end();
+    let objects: Vec<serde_json::Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("is JSON"))
+        .collect();
+    let of = |event: &'static str| objects.iter().filter(move |line| line["event"] == event);
+    for (address, end) in [("10.79.0.1:", "10.79.0.2:7"), ("[fd79::1]:", "[fd79::2]:7")] {
+        let is_it = |line: &&serde_json::Value| {
+            let peer = line["peer"].as_str();
+            peer.is_some_and(|peer| peer.starts_with(address)) && line["came_bytes"] == 14
+        };
+        let told = of("connection").find(is_it);
+        let told = told.unwrap_or_else(|| panic!("{address} is not told of: {said}"));
+        assert_eq!(told["local"], end);
+        assert_eq!(told["state"], "Established");
+        assert_eq!(told["left_bytes"], 14);
+        assert!(told["rtt_us"].as_u64().is_some_and(|rtt| rtt > 0), "{told}");
+        for field in ["cwnd_bytes", "retransmits", "reordered", "out_of_order"] {
+            assert!(told[field].is_u64(), "{field}: {told}");
+        }
+    }
+    let end = of("end").next().expect("has an end");
+    assert_eq!(
+        (&end["connections"], &end["broken"]),
+        (&2.into(), &0.into())
+    );
 }
 
 #[test]

@@ -70,10 +70,10 @@ impl Tier {
             Self::Structure => 30,
             Self::Unit => 420,
             Self::Docs => 20,
-            Self::Ptx => 770,
+            Self::Ptx => 620,
             Self::Virtual => 290,
             Self::Peers => 150,
-            Self::Interop => 460,
+            Self::Interop => 600,
         })
     }
 

@@ -66,7 +66,8 @@ fn drive(pair: &QueuePair) -> HostPort {
 #[test]
 fn a_memif_peer_is_reached_through_the_fabric() {
     let socket = path("memif.sock");
-    let server = format!("soft,uplink=memif:{socket}+role=server+wait_ms=5000");
+    let mac = "02:00:00:00:00:09";
+    let server = format!("soft,uplink=memif:{socket}+role=server+wait_ms=5000+mac={mac}");
     let (mut station, peer) = std::thread::scope(|scope| {
         let station = scope.spawn(|| Station::open(&server));
         let words = format!("memif:{socket},wait_ms=5000")
@@ -82,6 +83,8 @@ fn a_memif_peer_is_reached_through_the_fabric() {
             .iter()
             .any(|line| line.contains("memif:"))
     );
+    // Else an uplink that looks at addresses would pass in nothing for it.
+    assert_eq!(station.nic.mac(), [2, 0, 0, 0, 0, 9]);
     let mut host = drive(&peer.queues()[0]);
     for number in 0..200u8 {
         let frame = plain([2; 6], [4; 6], &vec![number; 46 + usize::from(number)]);

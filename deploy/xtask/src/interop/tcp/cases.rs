@@ -4,18 +4,20 @@ use std::fmt;
 
 /// All cases.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    [HTTP, ECHO, HOSTILE, WINDOWS, CAPTURED, CROWDS]
-        .into_iter()
-        .flatten()
+    [
+        HTTP, ECHO, MEASURED, FILES, HOSTILE, WINDOWS, CAPTURED, CROWDS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
-/// A service and its peer.
+/// A command of ours and its peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// A name of its own.
     pub name: &'static str,
-    /// The words behind `warpwire serve`.
-    pub serve: &'static str,
+    /// The words behind `warpwire`: of a service, or of a file that is sent or received.
+    pub ours: &'static str,
     /// What the link does to frames in both directions: options of a soft NIC. Empty: a plain one.
     pub link: &'static str,
     /// Linux's congestion control.
@@ -28,6 +30,28 @@ pub struct Case {
     pub bakes: bool,
 }
 
+/// What a command of ours does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It serves until it is told to end.
+    Serves,
+    /// It connects, sends a file and ends.
+    Sends,
+    /// It listens, receives a file and ends.
+    Receives,
+}
+
+impl Role {
+    /// What it prints once the peer may begin; nothing if the peer may begin before it.
+    pub(super) const fn ready(self) -> Option<&'static str> {
+        match self {
+            Self::Serves => Some("\nMTU "),
+            Self::Sends => None,
+            Self::Receives => Some("waiting at [fd79::2]"),
+        }
+    }
+}
+
 /// How the connections of a service end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -38,8 +62,33 @@ pub enum Ending {
 }
 
 impl Case {
-    /// Whether what a service said at its end is as it must be; else what is wrong.
+    /// What the command of ours does.
+    pub(super) fn role(&self) -> Role {
+        match self.ours.split_whitespace().nth(1) {
+            Some("send") => Role::Sends,
+            Some("recv") => Role::Receives,
+            _ => Role::Serves,
+        }
+    }
+
+    /// Whether what the command of ours said is as it must be; else what is wrong.
     pub(super) fn judge(&self, said: &str) -> Result<(), String> {
+        let verb = match self.role() {
+            Role::Serves => return self.judge_service(said),
+            Role::Sends => "sent",
+            Role::Receives => "received",
+        };
+        let all = said.lines().any(|line| {
+            let mut words = line.split(' ');
+            words.next() == Some(verb) && words.next().is_some_and(|count| count != "0")
+        });
+        match all {
+            true => Ok(()),
+            false => Err(format!("it does not say what it {verb}")),
+        }
+    }
+
+    fn judge_service(&self, said: &str) -> Result<(), String> {
         let before = |words: &str| -> Option<u64> {
             let head = said.split_once(words)?.0;
             head.rsplit([' ', '\n']).next()?.parse().ok()
@@ -59,9 +108,9 @@ impl Case {
 impl fmt::Display for Case {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            name, serve, peer, ..
+            name, ours, peer, ..
         } = self;
-        write!(out, "{name}: serve {serve}")?;
+        write!(out, "{name}: {ours}")?;
         if !self.link.is_empty() {
             write!(out, " ({})", self.link)?;
         }
@@ -69,10 +118,10 @@ impl fmt::Display for Case {
     }
 }
 
-const fn case(name: &'static str, serve: &'static str, peer: &'static str) -> Case {
+const fn case(name: &'static str, ours: &'static str, peer: &'static str) -> Case {
     Case {
         name,
-        serve,
+        ours,
         link: "",
         congestion: "cubic",
         peer,
@@ -105,7 +154,7 @@ const fn baking(mut case: Case) -> Case {
     case
 }
 
-const SITE: &str = "http --root site";
+const SITE: &str = "serve http --root site";
 
 const HTTP: &[Case] = &[
     case(
@@ -148,14 +197,14 @@ const HTTP: &[Case] = &[
 const ECHO: &[Case] = &[
     case(
         "echo, 64 MiB each way over IPv4, cubic",
-        "echo",
+        "serve echo",
         "peer echo 10.79.0.2 7 67108864",
     ),
     by(
         "reno",
         case(
             "echo, 64 MiB each way over IPv6, reno",
-            "echo",
+            "serve echo",
             "peer echo fd79::2 7 67108864",
         ),
     ),
@@ -163,13 +212,13 @@ const ECHO: &[Case] = &[
         "bbr",
         case(
             "echo, 64 MiB each way over IPv4, bbr",
-            "echo",
+            "serve echo",
             "peer echo 10.79.0.2 7 67108864",
         ),
     ),
     case(
         "socat, the same hash each way over IPv4",
-        "echo",
+        "serve echo",
         r#"rm -f sent
            head -c $SOCAT_BYTES /dev/urandom | tee >(sha256sum > sent) |
                socat -t 60 - TCP4:10.79.0.2:7 | tee >(wc -c > count) | sha256sum > came
@@ -180,7 +229,7 @@ const ECHO: &[Case] = &[
     ),
     case(
         "socat, the same hash each way over IPv6",
-        "echo",
+        "serve echo",
         r#"rm -f sent
            head -c $SOCAT_BYTES /dev/urandom | tee >(sha256sum > sent) |
                socat -t 60 - "TCP6:[fd79::2]:7" | tee >(wc -c > count) | sha256sum > came
@@ -191,12 +240,72 @@ const ECHO: &[Case] = &[
     ),
 ];
 
+/// Bytes that a stock client measures: up, down, three streams each way, both ways at a time. A
+/// client that has received for long enough leaves the rest unread, which resets the connection.
+const MEASURED: &[Case] = &[
+    left(case(
+        "iperf3 measures up, down, by 3 streams and both ways over IPv4",
+        "serve iperf3",
+        "measure 10.79.0.2",
+    )),
+    left(case(
+        "iperf3 measures up, down, by 3 streams and both ways over IPv6",
+        "serve iperf3",
+        "measure fd79::2",
+    )),
+];
+
+const LOSSY: &str = "seed=8,loss_ppm=10000,duplicate_ppm=5000,reorder_ppm=5000,reorder_us=300";
+
+/// Files between `warpwire stream` and a program of Linux: each end is once the one that connects.
+const FILES: &[Case] = &[
+    case(
+        "a file of 100 MiB is sent to Linux over IPv4",
+        "stream send site/104857600 --to 10.79.0.1:5300",
+        "peer take 10.79.0.1 5300 site/104857600",
+    ),
+    case(
+        "a file of 100 MiB is sent to Linux over IPv6",
+        "stream send site/104857600 --to [fd79::1]:5300",
+        "peer take fd79::1 5300 site/104857600",
+    ),
+    case(
+        "a file of 100 MiB comes from Linux over IPv4",
+        "stream recv came",
+        "peer give 10.79.0.2 5300 site/104857600; cmp came site/104857600",
+    ),
+    case(
+        "a file of 100 MiB comes from Linux over IPv6",
+        "stream recv came",
+        "peer give fd79::2 5300 site/104857600; cmp came site/104857600",
+    ),
+    over(
+        LOSSY,
+        case(
+            "a file is sent to Linux over a bad link",
+            "stream send lossy --to 10.79.0.1:5300",
+            "peer take 10.79.0.1 5300 lossy",
+        ),
+    ),
+    over(
+        LOSSY,
+        by(
+            "bbr",
+            case(
+                "a file comes from Linux, bbr, over a bad link",
+                "stream recv came",
+                "peer give fd79::2 5300 lossy; cmp came lossy",
+            ),
+        ),
+    ),
+];
+
 const HOSTILE: &[Case] = &[
     over(
         "seed=1,loss_ppm=1000",
         case(
             "loss of 0.1 %, 64 MiB each way",
-            "echo",
+            "serve echo",
             "peer echo 10.79.0.2 7 67108864",
         ),
     ),
@@ -204,7 +313,7 @@ const HOSTILE: &[Case] = &[
         "seed=2,loss_ppm=10000",
         case(
             "loss of 1 %, 64 MiB each way",
-            "echo",
+            "serve echo",
             "peer echo fd79::2 7 67108864",
         ),
     ),
@@ -212,7 +321,7 @@ const HOSTILE: &[Case] = &[
         "seed=3,loss_ppm=50000",
         case(
             "loss of 5 %, much each way",
-            "echo",
+            "serve echo",
             "peer echo 10.79.0.2 7 $LOSSY_BYTES",
         ),
     ),
@@ -220,7 +329,7 @@ const HOSTILE: &[Case] = &[
         "seed=4,duplicate_ppm=50000",
         case(
             "duplicates of 5 %, 64 MiB each way",
-            "echo",
+            "serve echo",
             "peer echo 10.79.0.2 7 67108864",
         ),
     ),
@@ -228,7 +337,7 @@ const HOSTILE: &[Case] = &[
         "seed=5,reorder_ppm=50000,reorder_us=300",
         case(
             "delays of 5 % by 300 us, 64 MiB each way",
-            "echo",
+            "serve echo",
             "peer echo fd79::2 7 67108864",
         ),
     ),
@@ -236,7 +345,7 @@ const HOSTILE: &[Case] = &[
         "seed=6,corrupt_ppm=10000",
         case(
             "corruption of 1 %, 64 MiB each way",
-            "echo",
+            "serve echo",
             "peer echo 10.79.0.2 7 67108864",
         ),
     ),
@@ -246,9 +355,27 @@ const HOSTILE: &[Case] = &[
             "bbr",
             case(
                 "all of these, 0.5 % each, 64 MiB each way, bbr",
-                "echo",
+                "serve echo",
                 "peer echo 10.79.0.2 7 67108864",
             ),
+        ),
+    ),
+    over(
+        "seed=9,loss_ppm=10000,duplicate_ppm=10000,reorder_ppm=10000,reorder_us=300,\
+         corrupt_ppm=10000",
+        case(
+            "all of these, 1 % each, much each way",
+            "serve echo",
+            "peer echo fd79::2 7 $LOSSY_BYTES",
+        ),
+    ),
+    over(
+        "seed=10,loss_ppm=50000,duplicate_ppm=10000,reorder_ppm=10000,reorder_us=300,\
+         corrupt_ppm=10000",
+        case(
+            "loss of 5 %, 1 % of the others each, much each way",
+            "serve echo",
+            "peer echo 10.79.0.2 7 $LOSSY_BYTES",
         ),
     ),
 ];
@@ -256,12 +383,12 @@ const HOSTILE: &[Case] = &[
 const WINDOWS: &[Case] = &[
     case(
         "the peer's window is closed for a while",
-        "source --bytes 8388608",
+        "serve source --bytes 8388608",
         "peer source 10.79.0.2 19 8388608 $CLOSED_SECONDS",
     ),
     case(
         "the windows of both are closed for a while",
-        "echo",
+        "serve echo",
         "peer echo fd79::2 7 8388608 $CLOSED_SECONDS",
     ),
 ];
@@ -271,7 +398,7 @@ const WINDOWS: &[Case] = &[
 /// than it writes closes its window, as it must: that is told only.
 const CAPTURED: &[Case] = &[case(
     "tshark's expert finds nothing lost in 16 MiB each way",
-    "echo",
+    "serve echo",
     r#"tcpdump --immediate-mode -i v0 -s 128 -B 65536 -w run.pcap tcp > /dev/null 2> dump &
        capture=$!
        trap 'kill $capture 2> /dev/null || true' EXIT
@@ -294,12 +421,12 @@ const CAPTURED: &[Case] = &[case(
 const CROWDS: &[Case] = &[
     left(case(
         "ten thousand connections at a time",
-        "echo --connections 10000 --ring 8192",
+        "serve echo --connections 10000 --ring 8192",
         "peer many 10.79.0.2 7 10000 $EACH_BYTES $SERVER",
     )),
     left(baking(case(
         "a flood of SYNs while a connection goes on",
-        "echo",
+        "serve echo",
         "peer flood 10.79.0.2 7 $FLOOD_SEGMENTS $SERVER v0 $OUR_MAC",
     ))),
 ];
@@ -324,12 +451,26 @@ mod tests {
             );
             assert_eq!(case.judge(&said).err().as_deref(), fault);
         };
-        let plain = case("a", "echo", "true");
+        let plain = case("a", "serve echo", "true");
         check(plain, 0, 0, None);
         check(plain, 2, 0, Some("2 connections broke"));
         check(left(plain), 2, 0, None);
         check(baking(plain), 0, 0, Some("no cookie was baked"));
         check(baking(plain), 0, 7, None);
         assert!(plain.judge("killed").is_err());
+    }
+
+    #[test]
+    fn a_file_is_judged_by_what_is_said_of_it() {
+        let check = |ours, said: &str, fault: Option<&str>| {
+            let judged = case("a", ours, "true").judge(said);
+            assert_eq!(judged.err().as_deref(), fault, "{ours}: {said}");
+        };
+        let missing = |verb| format!("it does not say what it {verb}");
+        check("stream send a", "sent 7 bytes to 10.79.0.1:5300 in", None);
+        check("stream recv a", "waiting\nreceived 7 bytes from a", None);
+        check("stream send a", "sent 0 bytes to a", Some(&missing("sent")));
+        check("stream recv a", "sent 7 bytes", Some(&missing("received")));
+        check("stream recv a", "", Some(&missing("received")));
     }
 }

@@ -1,8 +1,8 @@
-//! `cargo xtask interop tcp`: services of ours over TCP, and what Linux's programs make of them.
+//! `cargo xtask interop tcp`: commands of ours over TCP, and what Linux's programs make of them.
 //!
-//! A namespace with Linux's own stack and one with `warpwire serve` on AF_XDP have a cable between
-//! them, see [`Scene`]. A [`Case`] is a row of [`cases::all`]: a service, what its link does to
-//! frames, and a peer's words.
+//! A namespace with Linux's own stack and one with `warpwire serve` or `warpwire stream` on AF_XDP
+//! have a cable between them, see [`Scene`]. A [`Case`] is a row of [`cases::all`]: our words, what
+//! the link does to frames, and a peer's words.
 
 pub mod cases;
 pub mod scene;
@@ -25,8 +25,8 @@ pub struct Options {
     /// Only list the cases.
     #[arg(long)]
     list: bool,
-    /// Shorter: loads of 3 seconds instead of 20, 64 MiB instead of 1 GiB by socat, 16 MiB instead
-    /// of 64 at a loss of 5 %, windows closed for 5 seconds instead of 30, 4 KiB instead of 100 a
+    /// Shorter: loads of 3 seconds and measurements of 2 instead of 20, 64 MiB instead of 1 GiB by
+    /// socat, 16 MiB instead of 64 over the worst links, windows closed for 5 seconds instead of 30, 4 KiB instead of 100 a
     /// connection of 10,000, and a flood of 200,000 segments instead of 1,000,000.
     #[arg(long)]
     quick: bool,

@@ -1,4 +1,4 @@
-//! Linux and a service of ours at the two ends of a cable.
+//! Linux and a command of ours at the two ends of a cable.
 //!
 //! ```text
 //!   namespace `near`: Linux               namespace `far`: `warpwire serve`
@@ -7,7 +7,7 @@
 //!   +-----------------------+             +--------------------------------+
 //! ```
 
-use super::cases::Case;
+use super::cases::{Case, Role};
 use crate::Error;
 use crate::interop::namespaces::{End, Namespace};
 use crate::interop::product::Product;
@@ -19,20 +19,29 @@ use std::time::Duration;
 /// How much of everything there is, as variables of the peers' shells.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    variables: [(&'static str, &'static str); 6],
+    variables: [(&'static str, &'static str); 7],
 }
 
 impl Setting {
     /// All of it.
-    pub const WHOLE: Self = Self::new(["20", "1073741824", "67108864", "30", "102400", "1000000"]);
+    pub const WHOLE: Self = Self::new([
+        "20",
+        "20",
+        "1073741824",
+        "67108864",
+        "30",
+        "102400",
+        "1000000",
+    ]);
     /// Minutes less.
-    pub const QUICK: Self = Self::new(["3", "67108864", "16777216", "5", "4096", "200000"]);
+    pub const QUICK: Self = Self::new(["3", "2", "67108864", "16777216", "5", "4096", "200000"]);
 
-    const fn new(values: [&'static str; 6]) -> Self {
-        let [load, socat, lossy, closed, each, flood] = values;
+    const fn new(values: [&'static str; 7]) -> Self {
+        let [load, measure, socat, lossy, closed, each, flood] = values;
         Self {
             variables: [
                 ("LOAD_SECONDS", load),
+                ("MEASURE_SECONDS", measure),
                 ("SOCAT_BYTES", socat),
                 ("LOSSY_BYTES", lossy),
                 ("CLOSED_SECONDS", closed),
@@ -86,7 +95,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Plays a case: the service until it serves, then the peer, then the service's end. What the
+    /// Plays a case: the command until it is ready, then the peer, then the command's end. What the
     /// peer told.
     ///
     /// # Errors
@@ -98,26 +107,31 @@ impl Scene {
             let words = format!("ip {network} congctl {}", case.congestion);
             self.near.run(&words, SHORT)?;
         }
-        let mut server = Running::start(&mut self.server(case), Show::Nothing)?;
-        server.wait_until(READY, |stdout, _| stdout.contains("\nMTU "))?;
+        let mut ours = Running::start(&mut self.ours(case), Show::Nothing)?;
+        if let Some(word) = case.role().ready() {
+            ours.wait_until(READY, |stdout, _| stdout.contains(word))?;
+        }
         let words = format!("{PRELUDE}\n{}", case.peer);
         let asked = process::run(
-            &mut self.shell(&words, Some(server.id())),
+            &mut self.shell(&words, Some(ours.id())),
             LIMIT,
             Show::Nothing,
         )?;
-        let served = server.interrupt(SHORT)?;
-        let is_right = asked.is_success() && served.is_success();
-        match case.judge(&served.stdout) {
+        let ended = match case.role() {
+            Role::Serves => ours.interrupt(SHORT)?,
+            Role::Sends | Role::Receives => ours.wait(SHORT)?,
+        };
+        let is_right = asked.is_success() && ended.is_success();
+        match case.judge(&ended.stdout) {
             Ok(()) if is_right => Ok(asked.stdout.trim().replace('\n', "; ")),
-            judged => Err(failed(case, &asked, &served, judged.err())),
+            judged => Err(failed(case, &asked, &ended, judged.err())),
         }
     }
 
-    fn server(&self, case: &Case) -> Command {
+    fn ours(&self, case: &Case) -> Command {
         let mut command = self.far.command(&self.program);
-        command.current_dir(&self.folder).arg("serve");
-        command.args(case.serve.split_whitespace());
+        command.current_dir(&self.folder);
+        command.args(case.ours.split_whitespace());
         let nic = match case.link {
             "" => "xdp:v1".to_owned(),
             link => format!("soft,uplink=xdp:v1,{link}"),
@@ -139,18 +153,18 @@ impl Scene {
     }
 }
 
-fn failed(case: &Case, asked: &Outcome, served: &Outcome, judged: Option<String>) -> Error {
+fn failed(case: &Case, asked: &Outcome, ours: &Outcome, judged: Option<String>) -> Error {
     let judged = judged.map_or_else(String::new, |text| format!("; {text}"));
     Error::Failed {
         program: case.name.to_owned(),
         status: format!(
-            "peer: {}; service: {}{judged}",
+            "peer: {}; ours: {}{judged}",
             asked.end_in_words(),
-            served.end_in_words()
+            ours.end_in_words()
         ),
         output: format!(
             "{}{}{}{}",
-            asked.stdout, asked.stderr, served.stdout, served.stderr
+            asked.stdout, asked.stderr, ours.stdout, ours.stderr
         ),
     }
 }
@@ -165,10 +179,17 @@ const OUR_MAC: &str = "02:79:00:00:00:02";
 const PRELUDE: &str = r#"
 fetch() { curl --disable --noproxy '*' --silent --show-error --fail "$@"; }
 peer() { python3 -B "$PEER" "$@"; }
+measure() {
+    for words in "" "--reverse" "--parallel 3" "--parallel 3 --reverse" "--bidir"; do
+        iperf3 --client $1 --time $MEASURE_SECONDS --json $words > told ||
+            { cat told; exit 1; }
+        peer measured $MEASURE_SECONDS "$words" < told
+    done
+}
 "#;
-/// The files of the site.
+/// The files of the site, and what goes over bad links.
 const FILES: &str = "mkdir -p site && for bytes in 1 1024 1048576 20971520 104857600; do \
-     head -c $bytes /dev/urandom > site/$bytes; done";
+     head -c $bytes /dev/urandom > site/$bytes; done; head -c $LOSSY_BYTES /dev/urandom > lossy";
 
 const SHORT: Duration = Duration::from_secs(30);
 const READY: Duration = Duration::from_secs(60);

@@ -1,0 +1,228 @@
+//! What commands tell while connections last: a line each for people, an object a line for
+//! programs.
+
+use std::fmt;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use warpwire_pipelines::streaming::Stream;
+
+use super::Failure;
+
+/// Words that say what is told, and how.
+#[derive(clap::Args)]
+pub(super) struct Telling {
+    /// Print what every connection does, again after every such time, such as 500ms; 1s if none is
+    /// said: bytes, round trip, congestion window, repetitions, order
+    #[arg(
+        long, value_name = "TIME", num_args = 0..=1, require_equals = true,
+        default_missing_value = "1s", value_parser = super::run::duration
+    )]
+    live: Option<Duration>,
+    /// Print JSON, an object a line
+    #[arg(long)]
+    json: bool,
+}
+
+impl Telling {
+    /// Tells one thing.
+    pub(super) fn say<Line: Serialize + fmt::Display>(&self, line: &Line) -> Result<(), Failure> {
+        self.say_all([line])
+    }
+
+    /// Tells several things at once.
+    pub(super) fn say_all<Line: Serialize + fmt::Display>(
+        &self,
+        lines: impl IntoIterator<Item = Line>,
+    ) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        for line in lines {
+            match self.json {
+                true => {
+                    serde_json::to_writer(&mut out, &line).map_err(io::Error::from)?;
+                    writeln!(out)?;
+                }
+                false => writeln!(out, "{line}")?,
+            }
+        }
+        Ok(out.flush()?)
+    }
+
+    /// A clock that says when connections are to be told of.
+    pub(super) fn pulse(&self) -> Pulse {
+        let now = Instant::now();
+        Pulse {
+            period: self.live,
+            started: now,
+            next: now,
+        }
+    }
+}
+
+/// When connections are to be told of.
+pub(super) struct Pulse {
+    period: Option<Duration>,
+    started: Instant,
+    next: Instant,
+}
+
+impl Pulse {
+    /// The time since the beginning, if they are to be told of now.
+    pub(super) fn due(&mut self) -> Option<Duration> {
+        let period = self.period?;
+        let now = Instant::now();
+        if now < self.next {
+            return None;
+        }
+        // Times that were missed are left out.
+        self.next = now.checked_add(period)?;
+        Some(now.duration_since(self.started))
+    }
+}
+
+/// A connection as it is now.
+#[derive(Debug, Serialize)]
+pub(super) struct Connection {
+    event: &'static str,
+    /// Since the beginning.
+    seconds: f64,
+    local: SocketAddr,
+    peer: SocketAddr,
+    state: String,
+    /// Bytes that were read of it.
+    came_bytes: u64,
+    /// Bytes that were written to it.
+    left_bytes: u64,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+/// What its engine counts, see [`warpwire_engine::streams::tables::Figures`].
+#[derive(Debug, Serialize)]
+pub(super) struct Figures {
+    rtt_us: u32,
+    rtt_variation_us: u32,
+    cwnd_bytes: u32,
+    ssthresh_bytes: u32,
+    in_flight_bytes: u32,
+    retransmits: u32,
+    timeouts: u32,
+    recoveries: u32,
+    out_of_order: u32,
+    reordered: u32,
+}
+
+impl Connection {
+    /// As it is so long after the beginning; none if it is not there any more.
+    pub(super) fn now(stream: &Stream, since: Duration) -> Option<Self> {
+        let (came_bytes, left_bytes) = stream.moved();
+        Some(Self {
+            event: "connection",
+            seconds: since.as_secs_f64(),
+            local: stream.local(),
+            peer: stream.peer(),
+            state: format!("{:?}", stream.state().ok()?),
+            came_bytes,
+            left_bytes,
+            figures: Figures::of(stream).ok()?,
+        })
+    }
+}
+
+impl Figures {
+    /// Those of a stream, now.
+    pub(super) fn of(stream: &Stream) -> Result<Self, Failure> {
+        let figures = stream.figures()?;
+        Ok(Self {
+            rtt_us: figures.srtt_us,
+            rtt_variation_us: figures.rttvar_us,
+            cwnd_bytes: figures.cwnd,
+            ssthresh_bytes: figures.ssthresh,
+            in_flight_bytes: figures.in_flight,
+            retransmits: figures.retransmits,
+            timeouts: figures.timeouts,
+            recoveries: figures.recoveries,
+            out_of_order: figures.out_of_order,
+            reordered: figures.reordered,
+        })
+    }
+}
+
+impl fmt::Display for Connection {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            seconds,
+            peer,
+            state,
+            came_bytes,
+            left_bytes,
+            figures,
+            ..
+        } = self;
+        write!(
+            out,
+            "{seconds:.1} s {peer} {state}: {came_bytes} bytes came, {left_bytes} left, {figures}"
+        )
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            rtt_us,
+            rtt_variation_us,
+            cwnd_bytes,
+            ssthresh_bytes,
+            in_flight_bytes,
+            retransmits,
+            timeouts,
+            recoveries,
+            out_of_order,
+            reordered,
+        } = self;
+        write!(
+            out,
+            "rtt {rtt_us} us +- {rtt_variation_us}, cwnd {cwnd_bytes}, ssthresh {ssthresh_bytes}, \
+             in flight {in_flight_bytes}, repeated {retransmits}, recoveries {recoveries}, \
+             timeouts {timeouts}, after gaps {out_of_order}, reordered {reordered}"
+        )
+    }
+}
+
+/// Words that stand for themselves.
+#[derive(Debug, Serialize)]
+pub(super) struct Note {
+    /// What they are about.
+    pub(super) event: &'static str,
+    pub(super) text: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_told_of_at_once_and_after_every_period() {
+        let telling = |live| Telling { live, json: false };
+        assert_eq!(telling(None).pulse().due(), None);
+        let mut pulse = telling(Some(Duration::from_secs(3600))).pulse();
+        assert!(pulse.due().is_some());
+        assert_eq!(pulse.due(), None);
+        let mut pulse = telling(Some(Duration::from_nanos(1))).pulse();
+        assert!(pulse.due().is_some());
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(
+            pulse
+                .due()
+                .is_some_and(|since| since >= Duration::from_millis(1))
+        );
+    }
+}
