@@ -26,8 +26,9 @@ pub struct Options {
     #[arg(long)]
     list: bool,
     /// Shorter: loads of 3 seconds and measurements of 2 instead of 20, 64 MiB instead of 1 GiB by
-    /// socat, 16 MiB instead of 64 over the worst links, windows closed for 5 seconds instead of 30, 4 KiB instead of 100 a
-    /// connection of 10,000, and a flood of 200,000 segments instead of 1,000,000.
+    /// socat, 16 MiB instead of 64 over the worst links, windows closed for 5 seconds instead of
+    /// 30, 4 KiB instead of 100 a connection of 10,000, and a flood of 200,000 segments instead of
+    /// 1,000,000.
     #[arg(long)]
     quick: bool,
     /// The profile that the command is built with.
