@@ -15,8 +15,8 @@ pub trait Uplink: Send {
     /// What it is, for reports.
     fn name(&self) -> &str;
 
-    /// The Ethernet address of frames that are passed in, if there is one: a NIC that is plugged into
-    /// this goes by it.
+    /// The Ethernet address of frames that are passed in, if there is one: a NIC that is plugged
+    /// into this goes by it.
     fn mac(&self) -> Option<[u8; 6]> {
         None
     }
