@@ -274,9 +274,9 @@ class Many:
 
 
     def wrong(self, place, at, piece):
-        """Where wrong bytes are, and where in any stream they would be right."""
-        want = self.text(place)[at:at + len(piece)]
-        first = next((i for i, pair in enumerate(zip(want, piece)) if pair[0] != pair[1]), len(want))
+        """Where wrong bytes are, and where in the stream they would be right."""
+        want = self.text(place)[at:][:len(piece)]
+        first = next((at for at, byte in enumerate(want) if piece[at] != byte), len(want))
         found = RANDOM.find(piece[first:first + 8])
         stream = self.streams[place].getsockname()
         return (f"connection {place} from {stream}: of {len(piece)} bytes behind {at} those from "
