@@ -6,6 +6,8 @@
 
 #[cfg(feature = "tokio")]
 mod asynchronous;
+#[cfg(feature = "bytes")]
+mod buffers;
 mod carriage;
 mod commands;
 mod control;

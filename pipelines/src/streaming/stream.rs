@@ -22,7 +22,7 @@ use super::places::GENERATION;
 /// A connection. Dropping it closes it: what was written is still sent; if bytes were not read, the
 /// peer is told by a reset that they were lost.
 pub struct Stream {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     place: u32,
     receive: Ring,
     send: Ring,
