@@ -172,6 +172,7 @@ impl Setting {
             entries::gauges(),
             entries::transports(),
             entries::streams(),
+            entries::gatherers(),
             entries::applications(),
         ];
         names.extend(more.into_iter().flatten().map(|row| row.name));

@@ -167,6 +167,7 @@ pub fn rows() -> impl Iterator<Item = &'static KernelRow> {
         entries::gauges(),
         entries::transports(),
         entries::streams(),
+        entries::gatherers(),
         entries::applications(),
     ];
     kinds.into_iter().flatten()

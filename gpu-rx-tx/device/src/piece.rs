@@ -9,6 +9,8 @@ use core::marker::PhantomData;
 use warpwire_ring::memory::{self, Quad};
 use warpwire_ring::{DeviceAddress, Segment};
 
+use crate::simt::Simt;
+
 /// Bytes that lie one behind the other: a piece of a received frame, the buffer of a transmit slot,
 /// or a part of an [`crate::Area`].
 ///
@@ -98,6 +100,21 @@ impl<'a> Piece<'a> {
             return None;
         }
         Some(Self { length, ..*self })
+    }
+
+    /// *Collective.* The piece that lane `source` passed. All lanes pass pieces that are lent for the
+    /// same time, such as frames of one batch.
+    #[inline(always)]
+    pub fn of_lane<S: Simt>(&self, simt: &S, source: u32) -> Self {
+        if S::WIDTH == 1 {
+            return *self;
+        }
+        Self {
+            address: DeviceAddress::new(simt.shuffle_u64(self.address.value(), source)),
+            length: simt.shuffle(self.length, source),
+            room: simt.shuffle(self.room, source),
+            lent: PhantomData,
+        }
     }
 
     /// The first 64 bytes by four aligned 16-byte loads: word `i` is bytes `4i` to `4i + 3`, the

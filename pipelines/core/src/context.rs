@@ -6,6 +6,7 @@ use crate::block::{Block, Port};
 use crate::packet::Packet;
 use crate::program::Op;
 use crate::rule::{Rule, Subject};
+use crate::sensor::Gatherer;
 use crate::spec::{COMMON_COUNTERS, PackedAddress, Span};
 
 /// What a stage has besides its frame.
@@ -17,6 +18,7 @@ pub struct Context<'a, S> {
     pub op: &'a Op,
     pub(crate) counters: SharedCounters,
     pub(crate) samples: Option<Copies>,
+    pub(crate) gatherer: Option<Gatherer<'a>>,
     pub(crate) tables: Tables<'a>,
     pub(crate) block: &'a Block,
     pub(crate) port: &'a Port,
@@ -75,6 +77,12 @@ impl<'a, S: Simt> Context<'a, S> {
     #[inline(always)]
     pub fn samples(&self) -> Option<Copies> {
         self.samples
+    }
+
+    /// The gatherer of the stage, if it has one.
+    #[inline(always)]
+    pub fn gatherer(&self) -> Option<Gatherer<'a>> {
+        self.gatherer
     }
 
     /// The Ethernet address of the NIC that the frame came from.

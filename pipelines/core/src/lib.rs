@@ -23,6 +23,7 @@ pub mod reason;
 pub mod repair;
 pub mod rule;
 pub mod sample;
+pub mod sensor;
 pub mod spec;
 pub mod stage;
 pub mod stages;

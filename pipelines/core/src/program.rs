@@ -36,7 +36,7 @@ pub struct Op {
     pub when: Span,
     /// The stage's counters in this block, as laid out by its [`crate::spec::Spec`].
     pub counters: DeviceAddress,
-    /// The stage's [`crate::sample::Ring`], or null.
+    /// The stage's ring of copies, or its [`crate::sensor::SensorBlock`], or null.
     pub samples: DeviceAddress,
     /// The stage's arguments.
     pub args: [u64; ARGS_BYTES / 8],

@@ -35,6 +35,7 @@ reasons! {
     NOT_SENDABLE "not_sendable" "the transmit queue cannot send such a frame";
     UNREADABLE "unreadable" "its receive slot was at fault";
     TOO_LONG "too_long" "it spans more slots than a batch may have";
+    GATHERED "gathered" "a gather stage took it";
     NO_PORT "no_port" "the block drives no queue of the NIC that it was sent to";
 }
 

@@ -119,6 +119,9 @@ pub enum FieldKind {
     Hex(usize),
     /// The name of a file that the host writes; packs nothing.
     File,
+    /// The name of a file that the host writes the rows of a gatherer to; packs nothing. A stage
+    /// with such a field has the arguments of [`crate::stages::gather`].
+    Rows,
 }
 
 /// Bits of the fields that were there, by their place in [`Spec::fields`].

@@ -93,6 +93,7 @@ impl Scene {
             // SAFETY: the vector lives until the end of this function.
             counters: unsafe { SharedCounters::attach(first, counters.len() as u32) },
             samples: None,
+            gatherer: None,
             tables: Tables {
                 ops: &[],
                 rules: &self.rules,

@@ -164,7 +164,7 @@ fn read_field(
 ) -> Option<()> {
     let packed: Vec<u8> = match field.kind {
         FieldKind::Flag => return entry.boolean()?.then_some(()),
-        FieldKind::File => {
+        FieldKind::File | FieldKind::Rows => {
             stage.file = Some(file(entry)?);
             return Some(());
         }

@@ -9,7 +9,7 @@
 
 use crate::format::{MemifClient, MemifServer, Mlx5, Xdp};
 use crate::kernels::{
-    Apart, CarryStreams, ClockStep, IcrcSweep, MacSwap, ParseSweep, Perform, PublishTime,
+    Apart, CarryStreams, ClockStep, Gather, IcrcSweep, MacSwap, ParseSweep, Perform, PublishTime,
     ReceiveCount, Streams, Together, Transmit, Transport,
 };
 use crate::stages::BuiltIn;
@@ -69,6 +69,13 @@ crate::kernel! {
     streams_memif_server = Streams<MemifServer>,
     /// Carries streams over queue pairs.
     carry_streams = CarryStreams,
+}
+
+crate::kernel! {
+    /// Gatherers of records, whatever carries their streams.
+    pub fn gatherers:
+    /// Gathers records out of streams into tensors.
+    gather_streams = Gather,
 }
 
 crate::kernel! {

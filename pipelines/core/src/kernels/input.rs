@@ -12,8 +12,9 @@ use crate::context::{Context, Tables, add, any_or_none};
 use crate::format::RingFormat;
 use crate::kernels::count::{COMPLETED, DROPS, RECEIVE_CAUSE, set};
 use crate::packet::Packet;
-use crate::program::{MAX_ADDRESSES, MAX_RULES, MAX_STAGES};
+use crate::program::{MAX_ADDRESSES, MAX_RULES, MAX_STAGES, Op};
 use crate::reason::Reason;
+use crate::sensor::Gatherer;
 use crate::stage::{StageSet, Verdict};
 
 /// A receive queue and the stages for its frames.
@@ -88,7 +89,10 @@ impl<'a, F: RingFormat> Input<'a, F> {
         let counters = self.counters;
         let batch = match self.receiver.arrived(simt, MAX_BATCH) {
             Ok(Some(batch)) => batch,
-            Ok(None) => return false,
+            Ok(None) => {
+                idle(simt, self.tables.ops);
+                return false;
+            }
             Err(cause) => {
                 self.is_dead = true;
                 if simt.is_leader() {
@@ -192,6 +196,17 @@ impl<'a, F: RingFormat> Input<'a, F> {
     }
 }
 
+/// *Collective.* What stages have to do when no frames come: what gatherers wait for may be late.
+#[inline(never)]
+fn idle<S: Simt>(simt: &S, ops: &[Op]) {
+    for op in ops.iter().filter(|op| !op.samples.is_null()) {
+        // SAFETY: the operation's gatherer, live by the port's promise.
+        if let Some(gatherer) = unsafe { Gatherer::attach(op.samples) } {
+            gatherer.turn(simt);
+        }
+    }
+}
+
 /// What stages run with, the same for every frame of a port.
 struct Running<'a> {
     tables: Tables<'a>,
@@ -221,6 +236,8 @@ fn judge<S: Simt, Set: StageSet>(
             counters: unsafe { SharedCounters::attach(op.counters, op.counter_count) },
             // SAFETY: the operation's ring, live by the port's promise.
             samples: unsafe { Copies::attach(op.samples) },
+            // SAFETY: the operation's gatherer, live by the port's promise.
+            gatherer: unsafe { Gatherer::attach(op.samples) },
             tables: running.tables,
             block: running.block,
             port: running.port,

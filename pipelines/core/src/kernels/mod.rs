@@ -3,6 +3,7 @@
 
 mod carry;
 mod count;
+mod gather;
 mod gauge;
 mod input;
 mod measure;
@@ -14,6 +15,7 @@ mod transmit;
 mod transport;
 
 pub use carry::{CarryParameters, CarryStreams};
+pub use gather::{Gather, GatherParameters};
 pub use gauge::{
     ClockStep, DESCRIPTOR_WORDS, IcrcSweep, ParseSweep, PublishTime, ROW, SweepCounters,
     SweepParameters, TimingCounters, TimingParameters, TimingPort, WINDOW_READS,

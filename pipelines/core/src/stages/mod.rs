@@ -6,6 +6,7 @@ pub mod dns;
 pub mod drop;
 pub mod filter;
 pub mod forward;
+pub mod gather;
 pub mod http;
 pub mod reply;
 pub mod respond;
@@ -34,6 +35,7 @@ macro_rules! with_built_in_stages {
             $crate::stages::sample::Sample,
             $crate::stages::spread::Spread,
             $crate::stages::verify::Verify,
+            $crate::stages::gather::Gather,
             $($stage,)*
         }
     };

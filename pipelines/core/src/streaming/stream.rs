@@ -381,7 +381,7 @@ impl Stream {
     }
 
     /// Whether no more bytes come than are there.
-    pub(super) const fn is_last(&self) -> bool {
+    pub(crate) const fn is_last(&self) -> bool {
         self.seen.flags & (PEER_CLOSED | CLOSED) != 0
     }
 }

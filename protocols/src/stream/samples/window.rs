@@ -1,7 +1,7 @@
 //! Which of numbered records came: a window over their numbers, as bits.
 
-/// A window of `WORDS * 64` records, `WORDS` a power of two. Behind it everything is settled; ahead
-/// of it nothing came.
+/// A window of `WORDS * 64` records, `WORDS` a power of two, or of fewer. Behind it everything is
+/// settled; ahead of it nothing came.
 ///
 /// Numbers of fewer than 64 bits go on from their largest to 0: a record is taken to be the one of
 /// its number that is nearest to those that came last. What is told are numbers that go on for
@@ -19,6 +19,8 @@ pub struct Window<const WORDS: usize> {
     /// Records in a row that were late.
     late_in_row: u32,
     bits: u32,
+    /// Records that it holds.
+    span: u32,
     is_started: bool,
 }
 
@@ -61,12 +63,13 @@ pub struct Run {
     pub came: bool,
 }
 
-/// A window over more than half of all numbers: what is ahead cannot be told from what is late.
+/// A window over nothing, over more than its bits, or over more than half of all numbers: what is
+/// ahead cannot be told from what is late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpanTooLong;
 
 impl<const WORDS: usize> Window<WORDS> {
-    /// Records that the window holds.
+    /// The most records that the window can hold.
     pub const SPAN: u64 = {
         assert!(WORDS.is_power_of_two());
         WORDS as u64 * 64
@@ -78,7 +81,16 @@ impl<const WORDS: usize> Window<WORDS> {
     /// # Errors
     /// [`SpanTooLong`].
     pub const fn new(bits: u32) -> Result<Self, SpanTooLong> {
-        if bits == 0 || bits > 64 || Self::SPAN > 1 << (bits - 1) {
+        Self::with_span(bits, Self::SPAN as u32)
+    }
+
+    /// [`new`](Self::new), over `span` records, 1 to [`SPAN`](Self::SPAN).
+    ///
+    /// # Errors
+    /// [`SpanTooLong`].
+    pub const fn with_span(bits: u32, span: u32) -> Result<Self, SpanTooLong> {
+        let is_legal = span > 0 && span as u64 <= Self::SPAN && bits > 0 && bits <= 64;
+        if !is_legal || span as u64 > 1 << (bits - 1) {
             return Err(SpanTooLong);
         }
         Ok(Self {
@@ -93,6 +105,7 @@ impl<const WORDS: usize> Window<WORDS> {
             },
             late_in_row: 0,
             bits,
+            span,
             is_started: false,
         })
     }
@@ -123,6 +136,28 @@ impl<const WORDS: usize> Window<WORDS> {
         self.late_in_row
     }
 
+    /// Records that it holds.
+    pub const fn span(&self) -> u32 {
+        self.span
+    }
+
+    /// Everything from this number on did not come.
+    pub const fn top(&self) -> u64 {
+        self.top
+    }
+
+    /// Whether a record was offered yet, or a beginning was set.
+    pub const fn is_started(&self) -> bool {
+        self.is_started
+    }
+
+    /// The number that goes on for ever of a record that says this one; `None` if the window has
+    /// passed it, or did not begin.
+    pub fn place_of(&self, number: u64) -> Option<u64> {
+        let number = self.extended(number).filter(|_| self.is_started)?;
+        (number >= self.base).then_some(number)
+    }
+
     /// A record with this number came; of a number, the low bits count.
     pub fn offer(&mut self, number: u64) -> Offered {
         if !self.is_started {
@@ -134,7 +169,7 @@ impl<const WORDS: usize> Window<WORDS> {
             self.late_in_row = self.late_in_row.saturating_add(1);
             return Offered::Late;
         };
-        if number - self.base >= Self::SPAN {
+        if number - self.base >= u64::from(self.span) {
             return Offered::Ahead(number);
         }
         self.late_in_row = 0;
@@ -161,7 +196,13 @@ impl<const WORDS: usize> Window<WORDS> {
     /// Moves the window so that this number is in it: tells what that settles, a run at a time,
     /// until it is done.
     pub fn make_room(&mut self, number: u64) -> Option<Run> {
-        self.advance(number.saturating_sub(Self::SPAN - 1))
+        self.advance(number.saturating_sub(u64::from(self.span) - 1))
+    }
+
+    /// Settles everything before this number: what of it is missing did not come in time. A run at
+    /// a time, until it is done.
+    pub fn give_up(&mut self, before: u64) -> Option<Run> {
+        self.advance(before)
     }
 
     /// Settles everything up to the last record that came: the rest did not come in time. A run at
