@@ -102,8 +102,8 @@ impl<'a> Piece<'a> {
         Some(Self { length, ..*self })
     }
 
-    /// *Collective.* The piece that lane `source` passed. All lanes pass pieces that are lent for the
-    /// same time, such as frames of one batch.
+    /// *Collective.* The piece that lane `source` passed. All lanes pass pieces that are lent for
+    /// the same time, such as frames of one batch.
     #[inline(always)]
     pub fn of_lane<S: Simt>(&self, simt: &S, source: u32) -> Self {
         if S::WIDTH == 1 {

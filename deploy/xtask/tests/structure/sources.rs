@@ -109,7 +109,8 @@ fn function_name(line: &str) -> Option<&str> {
             || word.ends_with(')')
     });
     let name = after.split(['(', '<']).next()?;
-    (is_item && !name.is_empty()).then_some(name)
+    // `fn rows:` heads a list of entry points, and no function.
+    (is_item && !name.is_empty() && !name.ends_with(':')).then_some(name)
 }
 
 #[test]

@@ -19,8 +19,8 @@
 //! - headers: `[rows][header bytes]` of `u8`;
 //! - values: `[rows][samples]` of `f32`.
 //!
-//! Row `p % rows` of both holds position `p`; positions count the rows from 0 on, for ever. All rows
-//! before [`SensorWords::whole`] are written and stay so until the host gives them back by
+//! Row `p % rows` of both holds position `p`; positions count the rows from 0 on, for ever. All
+//! rows before [`SensorWords::whole`] are written and stay so until the host gives them back by
 //! [`SensorWords::consumed`]. A record that did not come has its row too: zeros for a header, NaN
 //! for every sample.
 //!
