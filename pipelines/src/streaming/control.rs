@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use warpwire_engine::streams::tables::{Command, TOO_BIG, UNREACHABLE};
+use warpwire_engine::streams::tables::{Command, MOVED, TOO_BIG, UNREACHABLE};
 use warpwire_engine::tables::Path;
 use warpwire_protocols::tcp::{EphemeralPorts, Secret, Tuple};
 
 use super::commands::Commands;
 use super::error::Error;
 use super::settings::StreamConfig;
-use super::slow::{Hop, IcmpReport, NoWay, Reported, SlowConfig, SlowCounters, SlowPath};
+use super::slow::{Hop, IcmpReport, Moved, NoWay, Reported, SlowConfig, SlowCounters, SlowPath};
 use super::table::{Table, address_words};
 use crate::copies::CopyRing;
 
@@ -20,6 +20,8 @@ pub(super) struct Control {
     inject: CopyRing,
     /// A frame that its ring had no room for.
     held: Option<Vec<u8>>,
+    /// A next hop that moved, of which the engine was not told yet.
+    moved: Option<Moved>,
     ports: EphemeralPorts,
     mac: [u8; 6],
 }
@@ -42,6 +44,7 @@ impl Control {
             frames: table.slow.clone(),
             inject: table.inject.clone(),
             held: None,
+            moved: None,
             ports: EphemeralPorts::new(Secret(config.secret)),
             mac,
         })
@@ -62,6 +65,7 @@ impl Control {
             // With no slot it is lost, as the frame could have been.
             commands.give(&command(&report), false)?;
         }
+        self.tell_moved(commands)?;
         let mut sent = false;
         while let Some(frame) = self.held.take().or_else(|| self.slow.take_frame()) {
             if !self.inject.offer(now_ns, &frame) {
@@ -71,6 +75,26 @@ impl Control {
             sent = true;
         }
         Ok(count > 0 || sent)
+    }
+
+    /// Tells the engine of next hops that moved, as far as there are slots.
+    fn tell_moved(&mut self, commands: &mut Commands) -> Result<(), Error> {
+        while let Some(moved) = self.moved.take().or_else(|| self.slow.take_moved()) {
+            let is_gateway = self.slow.is_gateway(moved.address);
+            if commands
+                .give(&moved_command(&moved, is_gateway), false)?
+                .is_none()
+            {
+                self.moved = Some(moved);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an address is on the link.
+    pub(super) fn is_on_link(&self, to: IpAddr) -> bool {
+        self.slow.is_on_link(to)
     }
 
     /// The way to an address, but for the port here; `None` while its next hop is asked for.
@@ -127,6 +151,22 @@ fn command(report: &IcmpReport) -> Command {
         path: Path {
             source_port: report.local.1,
             ..ends(report.local.0, report.remote.0)
+        },
+        ..Command::default()
+    }
+}
+
+/// Connections to other networks go by a gateway, those on the link to the neighbour itself.
+fn moved_command(moved: &Moved, is_gateway: bool) -> Command {
+    let address = address_words(moved.address);
+    Command {
+        kind: MOVED,
+        path: Path {
+            remote: if is_gateway { [0; 4] } else { address.words },
+            next_hop: moved.to,
+            mac: moved.from,
+            ip_version: address.ip_version as u8,
+            ..Path::default()
         },
         ..Command::default()
     }

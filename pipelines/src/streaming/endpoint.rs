@@ -213,7 +213,7 @@ impl Shared {
         }
         read!(turns idle_turns received sent placed_bytes sent_bytes slow slow_lost injected);
         read!(inject_refused connected closed failed resets resets_held cookies accept_full);
-        read!(no_place no_chunk answers_lost);
+        read!(no_place no_chunk answers_lost displaced moved);
         for (index, drop) in counters.drops.iter_mut().enumerate() {
             *drop = at(offset_of!(StreamCounters, drops) + index * 8);
         }

@@ -182,6 +182,7 @@ impl Carriage for Tcp {
         let started = Instant::now();
         let left = || patience.saturating_sub(started.elapsed());
         let path = self.path(to.ip(), patience)?;
+        let is_on_link = lock(&self.control).is_on_link(to.ip());
         for _ in 0..MOST_PORTS {
             let port = self.port(to)?;
             let command = Command {
@@ -192,6 +193,7 @@ impl Carriage for Tcp {
                     source_port: port,
                     ..path
                 },
+                is_on_link: u32::from(is_on_link),
                 ..Command::default()
             };
             let answer = self.command(&command, left())?;

@@ -5,6 +5,7 @@ use super::connection::{Connection, after};
 use super::control::{Congestion, Progress};
 use super::cookie::clock;
 use super::hot::{Flags, Phase};
+use super::round_trip::GRANULARITY_NS;
 use super::segment::{Delivery, Segment};
 use super::state::{Cause, Events, Note, State};
 use crate::wire::tcp::{TcpFlags, TcpSequence};
@@ -204,7 +205,10 @@ impl Connection {
         }
         let ms = clock(now_ns, hot.ts_offset).wrapping_sub(timestamps.echo);
         match ms {
-            // Shorter than the clock tells; but what is acknowledged was sent just now.
+            // Shorter than the clock tells, which is enough where nothing was measured: RFC 6298
+            // section 5.7 is for when nothing is known.
+            0 if hot.trip.smoothed_ns == 0 => hot.trip.measured(GRANULARITY_NS),
+            // What is acknowledged was sent just now.
             0 => hot.trip.backoff = 0,
             1..=LONGEST_MS => {
                 // An acknowledgement that was lost makes the way look long: by steps only.

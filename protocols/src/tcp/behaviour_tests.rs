@@ -711,8 +711,8 @@ fn a_smaller_mtu_cuts_anew_what_is_under_way() {
     assert_eq!(sent[0], (0, 960));
     assert_eq!(sent.iter().map(|piece| piece.1).sum::<u32>(), 4 * MSS);
     assert_eq!(script.connection.statistics().cwnd, before.cwnd);
-    script.connection.on_too_big(number(0), 68, &config);
-    assert_eq!(script.connection.statistics().segment_bytes, 536);
+    script.connection.on_too_big(number(0), 40, &config);
+    assert_eq!(script.connection.statistics().segment_bytes, 28);
 }
 
 #[test]

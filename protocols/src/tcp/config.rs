@@ -71,13 +71,17 @@ pub struct KeepAlive {
 }
 
 impl Config {
-    /// The usual values for a path of this MTU, in bytes: 576 or more for IPv4, 1280 or more for
+    /// The usual values for a path of this MTU, in bytes: 68 or more for IPv4, 1280 or more for
     /// IPv6.
     pub const fn of_mtu(mtu: u16, is_ipv6: bool) -> Self {
         let ip_header_bytes = if is_ipv6 { 40 } else { 20 };
-        let mtu = if mtu < 576 { 576 } else { mtu };
+        let payload = mtu.saturating_sub(ip_header_bytes + 20);
         Self {
-            maximum_segment_size: mtu - ip_header_bytes - 20,
+            maximum_segment_size: if payload < LEAST_SEGMENT {
+                LEAST_SEGMENT
+            } else {
+                payload
+            },
             ip_header_bytes,
             receive_bytes: 1 << 18,
             send_bytes: 1 << 18,
@@ -96,6 +100,12 @@ impl Config {
             time_wait_ns: 60_000 * MS,
             keep_alive: None,
         }
+    }
+
+    /// The narrowest way that there can be, in bytes of IP packets. RFC 791 section 3.2, RFC 8200
+    /// section 5.
+    pub(super) const fn least_mtu(&self) -> u16 {
+        if self.ip_header_bytes <= 20 { 68 } else { 1280 }
     }
 
     /// What a peer takes that does not say, in bytes. RFC 9293 section 3.7.1.
@@ -121,3 +131,5 @@ impl Default for Config {
 }
 
 const MS: u64 = 1_000_000;
+/// Payload and options of a segment on the narrowest way of IPv4.
+pub(super) const LEAST_SEGMENT: u16 = 68 - 40;

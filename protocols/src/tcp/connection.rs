@@ -1,6 +1,6 @@
 //! A connection: how it begins, what the application does with it, and what it tells of itself.
 
-use super::config::Config;
+use super::config::{Config, LEAST_SEGMENT};
 use super::control::{Congestion, Control, initial_window};
 use super::cookie::Established;
 use super::hot::{Cold, Flags, Hot, Phase};
@@ -364,7 +364,8 @@ impl Connection {
     }
 }
 
-/// What a segment carries at most, by what both ends say.
+/// What a segment carries at most, by what both ends say. A peer's smaller wish than any way
+/// demands is not heard.
 fn segment_bytes(peer: u16, config: &Config) -> u16 {
     peer.min(config.maximum_segment_size).max(LEAST_SEGMENT)
 }
@@ -401,7 +402,5 @@ pub(super) const fn after(now_ns: u64, ns: u64) -> u64 {
 const TIMESTAMPS_BYTES: u32 = 12;
 /// Segments that may overtake another one, to begin with. RFC 6675, DupThresh.
 pub(super) const TOLERANCE: u8 = 3;
-/// A peer's smaller wish is not heard: options must fit, with something left.
-const LEAST_SEGMENT: u16 = 64;
 
 const _: () = assert!(size_of::<Connection>() <= 768);

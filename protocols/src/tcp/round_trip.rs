@@ -65,8 +65,8 @@ impl RoundTrip {
 
 /// What a measurement is cut to: more says nothing of the network.
 const LONGEST_NS: u64 = 1 << 40;
-/// Clock granularity G.
-const GRANULARITY_NS: u64 = 1_000_000;
+/// Clock granularity G, of timestamps too.
+pub(super) const GRANULARITY_NS: u64 = 1_000_000;
 /// RFC 6298 section 5.7.
 const SLOW_NS: u64 = 3_000_000_000;
 

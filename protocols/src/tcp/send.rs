@@ -466,10 +466,11 @@ impl Connection {
             let mut blocks = SackBlocks::default();
             let twice = hot.flags.contains(Flags::TWICE_DUE);
             let twice = twice.then_some(cold.twice);
-            let most = if hot.flags.contains(Flags::TIMESTAMPS) {
-                3
-            } else {
-                4
+            // On narrow ways blocks would leave no room for payload.
+            let room = usize::from(hot.segment_bytes).saturating_sub(LEAST_PAYLOAD);
+            let most = match hot.flags.contains(Flags::TIMESTAMPS) {
+                true => 3.min(room.saturating_sub(12 + 4) / 8),
+                false => 4.min(room.saturating_sub(4) / 8),
             };
             let ranges = cold.reassembly.ranges().iter().copied();
             for block in twice.into_iter().chain(ranges).take(most) {
@@ -504,6 +505,9 @@ impl Connection {
         }
     }
 }
+
+/// Payload that options leave room for.
+const LEAST_PAYLOAD: usize = 8;
 
 /// Whole segments.
 fn whole(bytes: u32, size: u32) -> u32 {

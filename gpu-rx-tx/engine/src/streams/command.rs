@@ -13,13 +13,15 @@ use warpwire_ring::DeviceAddress;
 
 use super::arrive::{hash, is_own};
 use super::book::Ends;
+use super::count;
 use super::decide::blank;
 use super::flow::Flow;
 use super::tables::{
     Address, BUSY, CONNECT, Command, CommandAnswer, CommandSlot, ConnectionBlock, DONE, LISTEN,
-    NO_CHUNK, NO_PLACE, NONE, TOO_BIG, UNKNOWN, UNLISTEN, UNREACHABLE, WRONG,
+    MOVED, NO_CHUNK, NO_PLACE, NONE, TOO_BIG, UNKNOWN, UNLISTEN, UNREACHABLE, WRONG,
 };
 use super::words;
+use crate::tables::Path;
 
 impl Flow<'_> {
     /// *Collective.* Obeys some commands of the host, if there are any.
@@ -57,6 +59,7 @@ impl Flow<'_> {
             UNLISTEN => outcome(self.end_to_listen(&command)),
             CONNECT => self.connect(&command),
             TOO_BIG | UNREACHABLE => outcome(self.hear(&command)),
+            MOVED => outcome(self.follow_hop(&command.path)),
             _ => outcome(WRONG),
         };
         let at = slot.offset(offset_of!(CommandSlot, answer) as u64);
@@ -145,6 +148,7 @@ impl Flow<'_> {
         let connection = Connection::connect(config, initial, self.now_ns);
         let new = ConnectionBlock {
             config: command.config,
+            follows: command.is_on_link != 0,
             hash,
             ..blank(connection, path, remote_port)
         };
@@ -193,7 +197,23 @@ impl Flow<'_> {
         DONE
     }
 
-    fn hash(&self, path: &crate::tables::Path, remote_port: u16) -> u32 {
+    /// Whoever is reached by a next hop is reached by it where it is now.
+    fn follow_hop(&mut self, hop: &Path) -> u32 {
+        let used = self.book.standing().used;
+        for place in 0..used {
+            if let Some(block) = self.book.connection(place)
+                && block.path.next_hop == hop.mac
+                && block.path.ip_version == hop.ip_version
+                && (hop.remote == [0; 4] || hop.remote == block.path.remote)
+            {
+                block.path.next_hop = hop.next_hop;
+                self.counts.count(count::MOVED, 1);
+            }
+        }
+        DONE
+    }
+
+    fn hash(&self, path: &Path, remote_port: u16) -> u32 {
         let ports = u32::from(path.source_port) << 16 | u32::from(remote_port);
         let secret = Secret(self.book.block.secret);
         let version = u32::from(path.ip_version);

@@ -36,6 +36,7 @@ counters! {
     NO_CHUNK = no_chunk;
     ANSWERS_LOST = answers_lost;
     DISPLACED = displaced;
+    MOVED = moved;
     DROPS = drops;
     NOTES = notes;
 }

@@ -83,7 +83,7 @@ impl Flow<'_> {
         self.counts.count(count::RECEIVED, 1);
         let ends = ends(arrival);
         if let Some(place) = self.book.find(arrival.hash, &ends) {
-            let (order, note) = self.deliver(place, &segment);
+            let (order, note) = self.deliver(place, &segment, head);
             if note != Some(Note::NewIncarnation) {
                 return order;
             }
@@ -96,20 +96,54 @@ impl Flow<'_> {
 
     /// Hands a segment to its connection.
     #[inline(always)]
-    fn deliver(&mut self, place: u32, segment: &Segment) -> (Order, Option<Note>) {
+    fn deliver(
+        &mut self,
+        place: u32,
+        segment: &Segment,
+        head: &Piece<'_>,
+    ) -> (Order, Option<Note>) {
         let Some(block) = self.book.connection(place) else {
             return (Order::NOTHING, None);
         };
         let config = self.book.config(block.config);
         let delivery = block.connection.on_segment(self.now_ns, segment, config);
-        if let Some(note) = delivery.note {
-            self.counts.note(note);
+        match delivery.note {
+            Some(note) => self.counts.note(note),
+            None => self.follow(block, head),
         }
         if !delivery.events.is_empty() {
             self.happened(place, block, delivery.events);
         }
         self.ready.set(place);
         (self.order(place, block, &delivery), delivery.note)
+    }
+
+    /// Sends where a segment came from, which was the right one, if the connection does so.
+    #[inline(always)]
+    fn follow(&mut self, block: &mut ConnectionBlock, head: &Piece<'_>) {
+        let mut words = [0; 2];
+        let [a, b, c, d, e, f] = block.path.next_hop;
+        let known = [
+            u32::from_be_bytes([0, 0, a, b]),
+            u32::from_be_bytes([c, d, e, f]),
+        ];
+        if !block.follows || !head.be_words(SOURCE_AT, &mut words) {
+            return;
+        }
+        let [before, rest] = words;
+        if [before & 0xffff, rest] != known {
+            self.move_to(block, before, rest);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn move_to(&mut self, block: &mut ConnectionBlock, first: u32, rest: u32) {
+        let ([_, _, a, b], [c, d, e, f]) = (first.to_be_bytes(), rest.to_be_bytes());
+        if a & 1 == 0 {
+            block.path.next_hop = [a, b, c, d, e, f];
+            self.counts.count(count::MOVED, 1);
+        }
     }
 
     /// What the warp has to do.
@@ -210,11 +244,12 @@ impl Flow<'_> {
             (Some(index), Ok(connection)) => {
                 let new = ConnectionBlock {
                     is_embryonic: segment.flags.contains(TcpFlags::SYN),
+                    follows: true,
                     listener: index,
                     hash: arrival.hash,
                     ..blank(connection, path, remote_port)
                 };
-                self.house(new, segment)
+                self.house(new, segment, head)
             }
             (_, Err(Some(outgoing))) => {
                 let job = answer.insert(Job::default());
@@ -252,6 +287,8 @@ impl Flow<'_> {
                 Err(Some(outgoing))
             }
             Answer::Connection(initial) => Ok(Connection::answer(config, initial, segment, now_ns)),
+            // The peer's data bring the cookie again, when there is room perhaps.
+            Answer::Established(_) if !self.has_room(index) => Err(None),
             Answer::Established(handshake) => {
                 Ok(Connection::established(config, &handshake, now_ns))
             }
@@ -259,7 +296,7 @@ impl Flow<'_> {
     }
 
     /// Gives a connection of a listener a place.
-    fn house(&mut self, new: ConnectionBlock, segment: &Segment) -> Order {
+    fn house(&mut self, new: ConnectionBlock, segment: &Segment, head: &Piece<'_>) -> Order {
         let Some(listener) = self.book.listener(new.listener) else {
             return Order::NOTHING;
         };
@@ -278,7 +315,7 @@ impl Flow<'_> {
                 ..Order::NOTHING
             },
             // The segment that brought the cookie makes it established.
-            false => self.deliver(place, segment).0,
+            false => self.deliver(place, segment, head).0,
         }
     }
 
@@ -330,7 +367,7 @@ pub(super) const fn blank(connection: Connection, path: Path, remote_port: u16) 
         is_embryonic: false,
         is_over: false,
         is_lingering: false,
-        reserved: 0,
+        follows: false,
         generation: 0,
         hash: 0,
         segment_bytes: 0,
@@ -362,3 +399,5 @@ fn ends(arrival: &Arrival) -> Ends {
 }
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// Two bytes before the source address in an Ethernet header.
+const SOURCE_AT: u32 = 4;

@@ -16,12 +16,15 @@
 
 use core::mem::offset_of;
 
-use warpwire_protocols::DropReason;
 use warpwire_protocols::tcp::{Config, Connection, Listener, Tuple};
 use warpwire_ring::layout::{SEED, fold};
 use warpwire_ring::{DeviceAddress, QueueBlock, layout_hash};
 
 use crate::tables::Path;
+
+mod counters;
+
+pub use counters::{DROPS, NOTES, StreamCounters};
 
 /// What one block of an engine drives: a pair of rings, and the connections whose segments come
 /// through them. The host fills it and does not change it while the engine runs.
@@ -194,8 +197,8 @@ pub struct ConnectionBlock {
     pub is_over: bool,
     /// 1 while it is in TIME-WAIT and nobody holds it: its place can be had.
     pub is_lingering: bool,
-    /// Written as zero.
-    pub reserved: u8,
+    /// 1 if its next hop is whoever sends the peer's segments.
+    pub follows: bool,
     /// Counts the connections that the place had.
     pub generation: u32,
     /// Where its bucket is looked for.
@@ -376,7 +379,7 @@ pub struct CommandSlot {
 pub struct Command {
     /// `n + 1`, modulo 2^32; stored after the rest.
     pub number: u32,
-    /// [`LISTEN`], [`UNLISTEN`], [`CONNECT`], [`TOO_BIG`] or [`UNREACHABLE`].
+    /// [`LISTEN`], [`UNLISTEN`], [`CONNECT`], [`TOO_BIG`], [`UNREACHABLE`] or [`MOVED`].
     pub kind: u32,
     /// [`LISTEN`], [`UNLISTEN`]: which listener.
     pub listener: u32,
@@ -391,8 +394,11 @@ pub struct Command {
     /// The port there; [`LISTEN`]: the port here.
     pub port: u32,
     /// [`CONNECT`]: the way. [`TOO_BIG`], [`UNREACHABLE`]: its addresses and source port.
-    /// [`LISTEN`]: the local address, zeros for any, and the version.
+    /// [`LISTEN`]: the local address, zeros for any, and the version. [`MOVED`]: the next hop as it
+    /// is now, and as `mac` as it was; the version; and the peer, zeros for all.
     pub path: Path,
+    /// [`CONNECT`]: 1 if the peer is on the link: where its segments come from, others go.
+    pub is_on_link: u32,
 }
 
 /// What came of a command.
@@ -421,6 +427,10 @@ pub const TOO_BIG: u32 = 4;
 /// A command: the network says that a segment found no way.
 pub const UNREACHABLE: u32 = 5;
 
+/// A command: a next hop has another Ethernet address. It is done whether or not a connection has
+/// it.
+pub const MOVED: u32 = 6;
+
 /// An outcome: it was done.
 pub const DONE: u32 = 0;
 /// An outcome: there is a connection between these ends, or another listener of this port.
@@ -433,96 +443,6 @@ pub const NO_CHUNK: u32 = 3;
 pub const WRONG: u32 = 4;
 /// An outcome: there is no such connection.
 pub const UNKNOWN: u32 = 5;
-
-/// What a block counted; each word has one writer, the block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(C, align(128))]
-pub struct StreamCounters {
-    /// Rounds.
-    pub turns: u64,
-    /// Rounds without work.
-    pub idle_turns: u64,
-    /// Segments of TCP for an own address, whole and right.
-    pub received: u64,
-    /// Segments that were sent.
-    pub sent: u64,
-    /// Payload bytes that were placed in receive rings.
-    pub placed_bytes: u64,
-    /// Payload bytes that were sent, repetitions included.
-    pub sent_bytes: u64,
-    /// Frames for the host.
-    pub slow: u64,
-    /// Frames for the host that its ring had no room for.
-    pub slow_lost: u64,
-    /// Frames of the host that were sent.
-    pub injected: u64,
-    /// Frames of the host that do not fit a transmit slot.
-    pub inject_refused: u64,
-    /// Connections that were established.
-    pub connected: u64,
-    /// Connections that are over.
-    pub closed: u64,
-    /// Of these, those that did not end by both ends closing.
-    pub failed: u64,
-    /// Resets to nobody's segments.
-    pub resets: u64,
-    /// Resets that were due and not sent: too many in a second.
-    pub resets_held: u64,
-    /// SYNs that were answered by a cookie.
-    pub cookies: u64,
-    /// SYNs and cookies that were not answered: the accept ring is full.
-    pub accept_full: u64,
-    /// SYNs and cookies that were not answered: all places are taken.
-    pub no_place: u64,
-    /// Connections that were refused: there is no memory for rings.
-    pub no_chunk: u64,
-    /// Answers that were due to nobody's segments and had no slot to leave by.
-    pub answers_lost: u64,
-    /// Connections whose TIME-WAIT ended early: their place was needed.
-    pub displaced: u64,
-    /// Written as zero.
-    pub reserved: [u64; 11],
-    /// Frames that were dropped, by [`DropReason`].
-    pub drops: [u64; DROPS],
-    /// What was special about segments, by [`warpwire_protocols::tcp::Note`].
-    pub notes: [u64; NOTES],
-}
-
-/// Drop reasons that there is room for.
-pub const DROPS: usize = 48;
-/// Notes that there is room for.
-pub const NOTES: usize = 32;
-
-impl Default for StreamCounters {
-    fn default() -> Self {
-        Self {
-            turns: 0,
-            idle_turns: 0,
-            received: 0,
-            sent: 0,
-            placed_bytes: 0,
-            sent_bytes: 0,
-            slow: 0,
-            slow_lost: 0,
-            injected: 0,
-            inject_refused: 0,
-            connected: 0,
-            closed: 0,
-            failed: 0,
-            resets: 0,
-            resets_held: 0,
-            cookies: 0,
-            accept_full: 0,
-            no_place: 0,
-            no_chunk: 0,
-            answers_lost: 0,
-            displaced: 0,
-            reserved: [0; 11],
-            drops: [0; DROPS],
-            notes: [0; NOTES],
-        }
-    }
-}
 
 /// Hash of all layouts here, compared at attach: host and kernel may come from different compilers.
 pub const LAYOUT: u64 = {
@@ -587,5 +507,3 @@ const _: () = assert!(offset_of!(AcceptBlock, read) == 128);
 const _: () = assert!(size_of::<CommandSlot>() == 256);
 const _: () = assert!(offset_of!(CommandSlot, answer) == 128);
 const _: () = assert!(size_of::<Standing>() == 128);
-const _: () = assert!(offset_of!(StreamCounters, drops) == 256);
-const _: () = assert!(DropReason::COUNT <= DROPS);

@@ -77,6 +77,8 @@ pub(crate) struct End<W> {
     pub(crate) address: Address,
     /// Runs 32 lanes.
     pub(crate) is_wide: bool,
+    /// Whether it takes peers that it connects to for neighbours.
+    pub(crate) is_on_link: u32,
 }
 
 pub(crate) const LISTENERS: u32 = 2;
@@ -159,6 +161,7 @@ impl<W: Wire> End<W> {
             mac: [2, 0, 0, 0, 0, number],
             address,
             is_wide: false,
+            is_on_link: 0,
         }
     }
 
@@ -229,6 +232,7 @@ impl<W: Wire> End<W> {
             kind: CONNECT,
             port,
             path,
+            is_on_link: self.is_on_link,
             ..Command::default()
         };
         self.command(clock, command)

@@ -317,6 +317,49 @@ fn a_full_backlog_bakes_cookies() {
     }
 }
 
+/// Cookies of two come back when one may wait to be accepted: the other's data bring it again.
+#[test]
+fn a_cookie_that_finds_no_room_is_not_refused() {
+    let plan = Plan {
+        accepts: 1,
+        ..plan(8, 16)
+    };
+    let mut net = Net::<Memory>::new(&plan, 1, false);
+    net.ends[1].listen(&net.clock, 0, 80, 0);
+    let places = [1000, 1001].map(|port| {
+        let path = net.ends[0].path_to(&net.ends[1], port);
+        net.ends[0].connect(&net.clock, path, 80).place
+    });
+    net.until(5, |ends| {
+        places
+            .iter()
+            .all(|place| ends[0].flags(*place) & CONNECTED != 0)
+    });
+    for place in places {
+        net.ends[0].write(place, b"hello");
+    }
+    net.pass(3);
+    assert_eq!(net.ends[1].counters().cookies, 2);
+    assert!(net.ends[1].counters().accept_full > 0);
+    for _ in places {
+        let mut accepted = None;
+        net.until(30, |ends| {
+            accepted = ends[1].accept(0);
+            accepted.is_some()
+        });
+        let accepted = accepted.expect("waits");
+        let mut read = Vec::new();
+        net.until(30, |ends| {
+            read.extend(ends[1].read(accepted, 100));
+            read == b"hello"
+        });
+    }
+    for place in places {
+        assert_eq!(net.ends[0].flags(place), CONNECTED, "nobody was reset");
+    }
+    assert_eq!(net.ends[1].counters().resets, 0);
+}
+
 #[test]
 fn shares_are_equal() {
     let plan = Plan {

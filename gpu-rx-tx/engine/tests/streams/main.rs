@@ -6,6 +6,7 @@ mod exact;
 #[path = "../../../device/tests/queues/ground.rs"]
 mod ground;
 mod limits;
+mod moves;
 mod net;
 mod strangers;
 mod widths;

@@ -175,6 +175,11 @@ impl Addresses {
         self.own.iter().any(|own| own.network().contains(address))
     }
 
+    /// Whether other networks are reached by this address.
+    pub(super) fn is_gateway(&self, address: IpAddr) -> bool {
+        self.routes.iter().any(|route| route.via == address)
+    }
+
     /// Who takes packets on to `to`: itself, or a router.
     pub(super) fn via(&self, to: IpAddr) -> Result<IpAddr, NoWay> {
         let is_outermost = self.own.iter().any(|own| own.is_outermost(to));

@@ -25,7 +25,7 @@ use warpwire_protocols::parse::{Fragment, Kind, parse_slow};
 
 pub use addresses::{InterfaceAddress, NoWay, Route, link_local};
 pub use icmp::{IcmpReport, Reported};
-pub use neighbors::Hop;
+pub use neighbors::{Hop, Moved};
 
 use addresses::Addresses;
 use device::Port;
@@ -211,6 +211,21 @@ impl SlowPath {
     /// [`NoWay`].
     pub fn source(&self, to: IpAddr) -> Result<IpAddr, NoWay> {
         self.addresses.source(to)
+    }
+
+    /// Whether packets to `to` go to it on the link, and not by a gateway.
+    pub fn is_on_link(&self, to: IpAddr) -> bool {
+        self.addresses.via(to) == Ok(to)
+    }
+
+    /// Whether other networks are reached by this address.
+    pub fn is_gateway(&self, address: IpAddr) -> bool {
+        self.addresses.is_gateway(address)
+    }
+
+    /// A next hop that has another Ethernet address than was said before: each once.
+    pub fn take_moved(&mut self) -> Option<Moved> {
+        self.neighbors.take_moved()
     }
 
     /// Looks at the clock: asks again, and forgets.

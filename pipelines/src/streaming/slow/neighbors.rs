@@ -26,12 +26,27 @@ pub enum Hop {
 pub(super) struct Neighbors {
     mac: [u8; 6],
     entries: Vec<Entry>,
+    /// Those that moved, until somebody takes it up: one of each.
+    moved: Vec<Moved>,
+}
+
+/// A next hop has another Ethernet address than was said before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moved {
+    /// Its address.
+    pub address: IpAddr,
+    /// The Ethernet address before.
+    pub from: [u8; 6],
+    /// And now.
+    pub to: [u8; 6],
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     address: IpAddr,
     known: Option<Known>,
+    /// What was known last.
+    last: Option<[u8; 6]>,
     /// Questions since the last answer, and when the next one is due.
     asked: u32,
     next_ns: u64,
@@ -49,6 +64,7 @@ impl Neighbors {
         Self {
             mac,
             entries: Vec::new(),
+            moved: Vec::new(),
         }
     }
 
@@ -73,6 +89,7 @@ impl Neighbors {
         let mut entry = Entry {
             address: via,
             known: None,
+            last: None,
             asked: 0,
             next_ns: now_ns,
             used_ns: now_ns,
@@ -105,6 +122,19 @@ impl Neighbors {
             mac: told.mac,
             since_ns: now_ns,
         });
+        if let Some(from) = entry
+            .last
+            .replace(told.mac)
+            .filter(|last| *last != told.mac)
+        {
+            self.moved
+                .retain(|moved| moved.address != told.address || moved.to != from);
+            self.moved.push(Moved {
+                address: told.address,
+                from,
+                to: told.mac,
+            });
+        }
         entry.asked = 0;
         entry.next_ns = now_ns.saturating_add(FRESH_NS);
         true
@@ -117,16 +147,19 @@ impl Neighbors {
             if now_ns < entry.next_ns {
                 return true;
             }
-            let is_wanted = now_ns.saturating_sub(entry.used_ns) < FRESH_NS;
+            let is_used = now_ns.saturating_sub(entry.used_ns) < FRESH_NS;
+            // Connections may be open that go by it.
+            let is_kept = entry.last.is_some() && addresses.is_gateway(entry.address);
             match entry.known {
                 // Nobody sent anything there lately: it need not be known.
-                Some(_) if !is_wanted => return false,
+                Some(_) if !is_used && !is_kept => return false,
                 Some(known) if now_ns.saturating_sub(known.since_ns) >= OLD_NS => {
                     entry.known = None;
                     entry.asked = 0;
                 }
                 // It was silent, and that was said for long enough.
-                None if entry.asked > QUESTIONS => return false,
+                None if entry.asked > QUESTIONS && !is_kept => return false,
+                None if entry.asked > QUESTIONS => entry.asked = 0,
                 _ => {}
             }
             match entry.known.is_none() && entry.asked == QUESTIONS {
@@ -138,6 +171,11 @@ impl Neighbors {
             }
             true
         });
+    }
+
+    /// The next hop that moved first.
+    pub(super) fn take_moved(&mut self) -> Option<Moved> {
+        (!self.moved.is_empty()).then(|| self.moved.remove(0))
     }
 
     pub(super) fn timeout_ns(&self) -> Option<u64> {

@@ -20,7 +20,11 @@ const PEER_6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 const SECOND: u64 = 1_000_000_000;
 
 fn slow() -> SlowPath {
-    let config = SlowConfig {
+    SlowPath::new(&config(), 0).expect("is right")
+}
+
+fn config() -> SlowConfig {
+    SlowConfig {
         mac: OURS,
         mtu: 1500,
         addresses: vec![
@@ -41,8 +45,7 @@ fn slow() -> SlowPath {
             },
             via: PEER_4.into(),
         }],
-    };
-    SlowPath::new(&config, 0).expect("is right")
+    }
 }
 
 fn arp_frame(operation: ArpOperation, sender: [u8; 4], target: [u8; 4]) -> Vec<u8> {
@@ -452,7 +455,11 @@ fn silence_is_told_and_then_tried_again() {
 
 #[test]
 fn answers_grow_old() {
-    let mut slow = slow();
+    let config = SlowConfig {
+        routes: Vec::new(),
+        ..config()
+    };
+    let mut slow = SlowPath::new(&config, 0).expect("is right");
     let four = IpAddr::from(PEER_4);
     let reply = arp_frame(ArpOperation::REPLY, PEER_4, OUR_4);
     // Nobody asked: nothing is remembered.
@@ -478,6 +485,51 @@ fn answers_grow_old() {
         assert_eq!(slow.next_hop(second * SECOND, four), Ok(Hop::Known(PEER)));
     }
     assert_eq!(slow.next_hop(130 * SECOND, four), Ok(Hop::Asked));
+}
+
+#[test]
+fn who_moves_is_told_once_and_gateways_are_kept_in_sight() {
+    let mut slow = slow();
+    let router = IpAddr::from(PEER_4);
+    let reply = arp_frame(ArpOperation::REPLY, PEER_4, OUR_4);
+    let other = [2, 0, 0, 0, 0, 9];
+    let mut moved = reply.clone();
+    moved[6..12].copy_from_slice(&other);
+    moved[22..28].copy_from_slice(&other);
+    let far = IpAddr::from([8, 8, 8, 8]);
+    assert!(slow.is_gateway(router) && slow.is_on_link(router) && !slow.is_on_link(far));
+    assert_eq!(slow.next_hop(0, far), Ok(Hop::Asked));
+    slow.on_frame(0, &reply);
+    assert_eq!(slow.take_moved(), None);
+    sent(&mut slow);
+    // Nobody uses it meanwhile, but it is asked for.
+    for second in 1..100u64 {
+        slow.on_timer(second * SECOND);
+        if !sent(&mut slow).is_empty() {
+            let frame = if second < 50 { &reply } else { &moved };
+            slow.on_frame(second * SECOND, frame);
+        }
+    }
+    let told = Moved {
+        address: router,
+        from: PEER,
+        to: other,
+    };
+    assert_eq!(slow.take_moved(), Some(told));
+    assert_eq!(slow.take_moved(), None);
+    assert_eq!(slow.next_hop(100 * SECOND, far), Ok(Hop::Known(other)));
+    // It was silent for long before it came back as another.
+    for second in 100..300u64 {
+        slow.on_timer(second * SECOND);
+        sent(&mut slow);
+    }
+    slow.on_frame(300 * SECOND, &reply);
+    let back = Moved {
+        from: other,
+        to: PEER,
+        ..told
+    };
+    assert_eq!(slow.take_moved(), Some(back));
 }
 
 #[test]

@@ -384,4 +384,49 @@ pub(super) const CASES: &[Case] = &[
         +3s > . 1:501 ack 1
         ",
     ),
+    case(
+        "but not if timestamps tell how long the way is",
+        "RFC 6298 5.7 and 2.2, RFC 7323 4.1 (a repeated SYN is measured)",
+        "ts",
+        "
+        connect
+        > S 0
+        +1s > S 0
+        +50ms < S. 0 ack 1 win 8000 <mss 1000,ts 1000:1000>
+        > . 1 ack 1
+        stat srtt_ms = 50
+        write 500
+        > . 1:501 ack 1
+        +200ms..300ms > . 1:501 ack 1
+        ",
+    ),
+    case(
+        "nor if the way is shorter than timestamps tell",
+        "RFC 6298 5.7 and 2.2 to 2.4, RFC 7323 4.1",
+        "ts",
+        "
+        connect
+        > S 0
+        +1s > S 0
+        < S. 0 ack 1 win 8000 <mss 1000,ts 1000:1000>
+        > . 1 ack 1
+        write 500
+        > . 1:501 ack 1
+        +200ms..300ms > . 1:501 ack 1
+        ",
+    ),
+    case(
+        "nor at the end that answered",
+        "RFC 6298 5.7 and 2.2 to 2.4, RFC 7323 4.1",
+        "ts",
+        "
+        < S 0 win 8000 <mss 1000,ts 1000>
+        > S. 0 ack 1
+        +1s > S. 0 ack 1
+        < . 1 ack 1 win 8000 <ts 2000:1000>
+        write 500
+        > . 1:501 ack 1
+        +200ms..300ms > . 1:501 ack 1
+        ",
+    ),
 ];

@@ -54,7 +54,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     case(
         "nobody cuts segments to nothing",
-        "RFC 1191 3 (68 at least; our floor is higher), RFC 5927 7.3",
+        "RFC 1191 3 (68 at least), RFC 5927 7.3",
         "",
         "
         passive mss=1460
@@ -62,11 +62,75 @@ pub(super) const CASES: &[Case] = &[
         drain
         too_big 1 mtu 0
         too_big 1 mtu 20
-        stat segment_bytes >= 28
+        stat segment_bytes = 28
         drain
         < . 1 ack 14601 win 65535
         write 1000
         sent <= 40
+        ",
+    ),
+    case(
+        "segments become as small as any link demands",
+        "RFC 791 3.2 (every link takes 68 bytes), RFC 1191 3",
+        "",
+        "
+        passive mss=1460 nosack
+        write 84
+        > . 1:85
+        too_big 1 mtu 300
+        > . 1:85
+        too_big 1 mtu 68
+        > . 1:29
+        > . 29:57
+        > . 57:85
+        < . 1 ack 85 win 65535
+        write 28
+        > . 85:113
+        ",
+    ),
+    case(
+        "on the narrowest way options leave room for data",
+        "RFC 6691 2, RFC 9293 3.7.1, RFC 2018 3 (as many blocks as there is room for)",
+        "ts",
+        "
+        passive mss=28 ts
+        < . 101:111 ack 1 win 65535 <ts 1001>
+        > . 1 ack 1 <nosack>
+        write 32
+        > . 1:17 ack 1 <nosack>
+        > . 17:33 ack 1 <nosack>
+        < . 1 ack 33 win 65535 <ts 1002>
+        ",
+    ),
+    case(
+        "a way of 72 bytes has room for a block",
+        "RFC 2018 3",
+        "ts",
+        "
+        passive mss=32 ts
+        < . 101:111 ack 1 win 65535 <ts 1001>
+        > . 1 ack 1 <sack 101:111>
+        < . 201:211 ack 1 win 65535 <ts 1001>
+        > . 1 ack 1 <sack 201:211>
+        write 8
+        > . 1:9 ack 1 <sack 201:211>
+        ",
+    ),
+    case(
+        "an acknowledgement that was too long for the way gets shorter",
+        "RFC 791 3.2, RFC 2018 3, RFC 5927 4.1 (the next number is all that it tells)",
+        "ts",
+        "
+        passive mss=1000 ts
+        < . 101:111 ack 1 win 65535 <ts 1001>
+        > . 1 ack 1 <sack 101:111>
+        too_big 2 mtu 68
+        too_big 1 mtu 576
+        < . 121:131 ack 1 win 65535 <ts 1001>
+        > . 1 ack 1 <sack 121:131 101:111>
+        too_big 1 mtu 68
+        < . 141:151 ack 1 win 65535 <ts 1001>
+        > . 1 ack 1 <nosack>
         ",
     ),
     case(

@@ -182,8 +182,11 @@ fn a_window_that_was_closed_for_long_opens_again() {
 fn narrow(seed: u64) {
     let mut dice = Dice::new(seed.wrapping_mul(47) + 13);
     let from_ns = 1_000_000_000 + dice.below(200_000_000);
+    let mtu = dice.one(&[68, 296, 576, 1000, 1492]);
+    // Of few bytes a segment, as many segments.
+    let bytes = if mtu < 576 { 40_000 } else { 300_000 };
     let weather = Weather {
-        narrow: Some((from_ns, dice.one(&[576, 1000, 1492]))),
+        narrow: Some((from_ns, mtu)),
         byte_ns: 800,
         ..weather(&mut dice)
     };
@@ -192,10 +195,7 @@ fn narrow(seed: u64) {
     println!("seed {seed}: {what}");
     let world = World {
         sides: two(&mut dice, seed, configs),
-        users: [
-            User::new(seed, 300_000, 0),
-            User::new(seed + 1000, 300_000, 0),
-        ],
+        users: [User::new(seed, bytes, 0), User::new(seed + 1000, bytes, 0)],
         fabric: Fabric::new(seed, weather),
     };
     exact(world, &what);
