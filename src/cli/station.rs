@@ -1,10 +1,13 @@
 //! Where an engine of streams lives: a NIC, and addresses of its own.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use warpwire_nic::xdp::Prefix;
-use warpwire_pipelines::streaming::{InterfaceAddress, Route, StreamConfig, StreamDevice};
+use warpwire_pipelines::streaming::{
+    Controller, InterfaceAddress, Route, StreamConfig, StreamDevice, TcpConfig,
+};
 
 use super::Failure;
 
@@ -27,7 +30,30 @@ pub(super) struct Station {
     /// Bytes of the largest IP packet; less where the NIC passes less
     #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u16).range(576..))]
     mtu: u16,
+    /// Congestion control: `cubic`, or `fixed:MBIT`, which sends at so many Mbit/s of payload a
+    /// connection, whatever is lost; for networks of which you know what they carry
+    #[arg(long, value_name = "CONTROL", default_value = "cubic", value_parser = controller)]
+    congestion: Controller,
 }
+
+fn controller(word: &str) -> Result<Controller, String> {
+    let rate = match word.split_once(':') {
+        None if word == "cubic" => return Ok(Controller::Cubic),
+        Some(("fixed", rate)) => rate
+            .parse()
+            .ok()
+            .filter(|rate| (1..=MOST_MBIT).contains(rate)),
+        _ => return Err("write cubic, or fixed:MBIT, such as fixed:2500".to_owned()),
+    };
+    let bytes_per_s = rate.and_then(|rate: u64| NonZeroU64::new(rate * BYTES_OF_MBIT));
+    bytes_per_s
+        .map(|bytes_per_s| Controller::FixedRate { bytes_per_s })
+        .ok_or_else(|| format!("the rate is 1 to {MOST_MBIT} Mbit/s, such as fixed:2500"))
+}
+
+/// What no connection gets beyond, in Mbit/s.
+const MOST_MBIT: u64 = 1_000_000;
+const BYTES_OF_MBIT: u64 = 1_000_000 / 8;
 
 impl Station {
     /// Opens the NIC, with an engine for so many connections at a time.
@@ -56,8 +82,44 @@ impl Station {
             connections: connections * 2,
             open: connections,
             ring_bytes: self.ring,
+            tcp: TcpConfig {
+                control: self.congestion,
+                ..TcpConfig::default()
+            },
             ..StreamConfig::new(self.addresses.clone())
         };
         Ok(StreamDevice::open(&self.nic, &config, patience)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn congestion_controls_are_named() {
+        let fixed = |bytes| {
+            let bytes_per_s = NonZeroU64::new(bytes).expect("is more than 0");
+            Ok(Controller::FixedRate { bytes_per_s })
+        };
+        let cases = [
+            ("cubic", Ok(Controller::Cubic)),
+            ("fixed:1", fixed(125_000)),
+            ("fixed:1000000", fixed(125_000_000_000)),
+            ("fixed:0", Err("1 to 1000000")),
+            ("fixed:1000001", Err("1 to 1000000")),
+            ("fixed:", Err("1 to 1000000")),
+            ("fixed:-3", Err("1 to 1000000")),
+            ("fixed", Err("write cubic")),
+            ("cubic:5", Err("write cubic")),
+            ("bbr", Err("write cubic")),
+        ];
+        for (word, want) in cases {
+            match (controller(word), want) {
+                (Ok(have), Ok(want)) => assert_eq!(have, want, "{word}"),
+                (Err(text), Err(part)) => assert!(text.contains(part), "{word}: {text}"),
+                (have, want) => panic!("{word}: {have:?}, wanted {want:?}"),
+            }
+        }
     }
 }
