@@ -173,6 +173,7 @@ impl Setting {
             entries::transports(),
             entries::streams(),
             entries::gatherers(),
+            entries::servers(),
             entries::applications(),
         ];
         names.extend(more.into_iter().flatten().map(|row| row.name));

@@ -16,6 +16,7 @@ mod plain;
 mod programs;
 mod scripts;
 mod seen;
+mod serving;
 mod streams;
 
 use std::collections::BTreeSet;
@@ -146,6 +147,7 @@ pub fn kernels<'a>(entries: impl Iterator<Item = &'a str>, corpus: &Path) -> Vec
             gauges::cases(name),
             messages::cases(name),
             streams::cases(name),
+            serving::cases(name),
             scripts::cases(name),
         ];
         let before = cases.len();
@@ -168,6 +170,7 @@ pub fn rows() -> impl Iterator<Item = &'static KernelRow> {
         entries::transports(),
         entries::streams(),
         entries::gatherers(),
+        entries::servers(),
         entries::applications(),
     ];
     kinds.into_iter().flatten()

@@ -24,6 +24,7 @@ pub mod repair;
 pub mod rule;
 pub mod sample;
 pub mod sensor;
+pub mod serving;
 pub mod spec;
 pub mod stage;
 pub mod stages;

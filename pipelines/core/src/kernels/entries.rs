@@ -10,7 +10,7 @@
 use crate::format::{MemifClient, MemifServer, Mlx5, Xdp};
 use crate::kernels::{
     Apart, CarryStreams, ClockStep, Gather, IcrcSweep, MacSwap, ParseSweep, Perform, PublishTime,
-    ReceiveCount, Streams, Together, Transmit, Transport,
+    ReceiveCount, Serve, Streams, Together, Transmit, Transport,
 };
 use crate::stages::BuiltIn;
 
@@ -76,6 +76,13 @@ crate::kernel! {
     pub fn gatherers:
     /// Gathers records out of streams into tensors.
     gather_streams = Gather,
+}
+
+crate::kernel! {
+    /// Applications over streams, whatever carries them.
+    pub fn servers:
+    /// Serves streams: echo, discard, source, files over HTTP/1.1.
+    serve_streams = Serve,
 }
 
 crate::kernel! {

@@ -1,5 +1,5 @@
-//! The kernels: the interpreter of pipelines, the transport of messages, streams, and plain ones
-//! that measure.
+//! The kernels: the interpreter of pipelines, the transport of messages, streams and what serves
+//! them, and plain ones that measure.
 
 mod carry;
 mod count;
@@ -10,6 +10,7 @@ mod measure;
 mod output;
 mod perform;
 mod pipeline;
+mod serve;
 mod streams;
 mod transmit;
 mod transport;
@@ -23,6 +24,7 @@ pub use gauge::{
 pub use measure::{MacSwap, MeasureCounters, MeasureParameters, MeasurePort, ReceiveCount};
 pub use perform::{Apart, Party, Perform, ScriptParameters, Together};
 pub use pipeline::Pipeline;
+pub use serve::{Serve, ServeParameters};
 pub use streams::{StreamParameters, Streams};
 pub use transmit::{
     MAX_TEMPLATES, TEMPLATE_BYTES, Template, Transmit, TransmitCounters, TransmitParameters,
