@@ -1,5 +1,4 @@
-//! Applications over streams: a server, and a carrier that the test plays, with peers who send
-//! pieces, read pieces, end, and break.
+//! Applications over streams: a server, and a carrier that the test plays, with peers who break.
 
 use std::mem::offset_of;
 
@@ -153,44 +152,8 @@ impl Scene {
             most: 1 + dice.below(5) as u32,
             reserved: 0,
         };
-        // Behind the right one are those that are refused.
-        let blocks = [
-            block,
-            ServeBlock {
-                service: 0,
-                ..block
-            },
-            ServeBlock { share: 0, ..block },
-            ServeBlock { most: 0, ..block },
-            ServeBlock {
-                table: DeviceAddress::NULL,
-                ..block
-            },
-            ServeBlock {
-                table: block.seats,
-                ..block
-            },
-            ServeBlock {
-                seats: DeviceAddress::NULL,
-                ..block
-            },
-            ServeBlock {
-                counters: block.seats.offset(8),
-                ..block
-            },
-            ServeBlock {
-                service: Service::Http as u32,
-                site: DeviceAddress::NULL,
-                ..block
-            },
-            ServeBlock {
-                service: Service::Source as u32,
-                pattern_period: 0,
-                ..block
-            },
-        ];
         Self {
-            blocks: stage.place_all(&blocks),
+            blocks: stage.place_all(&right_and_wrong(block)),
             ring_bytes: 1024 << dice.below(3),
             stage,
             row,
@@ -464,6 +427,45 @@ impl Scene {
     }
 }
 
+/// The right block, and behind it those that are refused.
+fn right_and_wrong(block: ServeBlock) -> [ServeBlock; 10] {
+    [
+        block,
+        ServeBlock {
+            service: 0,
+            ..block
+        },
+        ServeBlock { share: 0, ..block },
+        ServeBlock { most: 0, ..block },
+        ServeBlock {
+            table: DeviceAddress::NULL,
+            ..block
+        },
+        ServeBlock {
+            table: block.seats,
+            ..block
+        },
+        ServeBlock {
+            seats: DeviceAddress::NULL,
+            ..block
+        },
+        ServeBlock {
+            counters: block.seats.offset(8),
+            ..block
+        },
+        ServeBlock {
+            service: Service::Http as u32,
+            site: DeviceAddress::NULL,
+            ..block
+        },
+        ServeBlock {
+            service: Service::Source as u32,
+            pattern_period: 0,
+            ..block
+        },
+    ]
+}
+
 /// The files that are served, in the order of their paths.
 fn files() -> [(&'static str, &'static str, Vec<u8>); 4] {
     let text = |bytes: usize| (0..bytes).map(|at| (at * 7 + at / 251) as u8).collect();
@@ -524,8 +526,8 @@ fn request(dice: &mut Dice) -> (Vec<u8>, Vec<u8>, bool) {
         .concat()
     };
     let close = "Connection: close\r\n";
-    let [_, _, (path, media, content), _] = &files();
     let files = files();
+    let [_, _, (path, media, content), _] = &files;
     match dice.below(12) {
         0..6 => {
             let (path, media, content) = &files[dice.below(4) as usize];

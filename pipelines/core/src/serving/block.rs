@@ -24,7 +24,8 @@ pub struct ServeBlock {
     pub pattern_bytes: u32,
     /// Bytes after which it begins again.
     pub pattern_period: u32,
-    /// [`Service::Source`](super::Service): bytes of each stream, then its end; all ones for no end.
+    /// [`Service::Source`](super::Service): bytes of each stream, then its end; all ones for no
+    /// end.
     pub source_bytes: u64,
     /// [`Service::Http`](super::Service): nanoseconds from 1970 to the zero of the clock; all ones
     /// if that is not known, and answers have no date.
