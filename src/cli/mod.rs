@@ -166,9 +166,15 @@ impl Failure {
             Self::Run(RunError::Nic(warpwire_nic::Error::Spec { .. }))
             | Self::Messaging(messaging::Error::Nic(warpwire_nic::Error::Spec { .. }))
             | Self::Streaming(streaming::Error::Nic(warpwire_nic::Error::Spec { .. }))
-            | Self::Streaming(streaming::Error::Setting { .. } | streaming::Error::Slow(_)) => {
-                ExitCode::from(2)
-            }
+            | Self::Streaming(
+                streaming::Error::Setting { .. }
+                | streaming::Error::Slow(_)
+                | streaming::Error::Owned { .. }
+                | streaming::Error::NoWay(
+                    streaming::slow::NoWay::NotAHost { .. }
+                    | streaming::slow::NoWay::NoRoute { .. },
+                ),
+            ) => ExitCode::from(2),
             _ => ExitCode::from(1),
         }
     }

@@ -25,7 +25,7 @@ pub(super) struct Station {
     #[arg(long = "gateway", value_name = "ADDRESS")]
     gateways: Vec<IpAddr>,
     /// Bytes of each of the two rings of a connection, a power of two
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 18)]
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 18, value_parser = ring)]
     ring: u32,
     /// Bytes of the largest IP packet; less where the NIC passes less
     #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u16).range(576..))]
@@ -62,6 +62,7 @@ impl Station {
         connections: u32,
         patience: Duration,
     ) -> Result<StreamDevice, Failure> {
+        self.check()?;
         let everywhere = |via: &IpAddr| Route {
             to: match via {
                 IpAddr::V4(_) => Prefix {
@@ -90,6 +91,33 @@ impl Station {
         };
         Ok(StreamDevice::open(&self.nic, &config, patience)?)
     }
+
+    /// Words that say the same twice.
+    fn check(&self) -> Result<(), Failure> {
+        let mut own = self.addresses.iter().map(|own| own.address);
+        while let Some(address) = own.next() {
+            if own.clone().any(|other| other == address) {
+                let words = format!("--addr: {address} is said twice; say each address once");
+                return Err(Failure::Words(words));
+            }
+        }
+        let [four, six] = [IpAddr::is_ipv4, IpAddr::is_ipv6]
+            .map(|version| self.gateways.iter().filter(|via| version(via)).count());
+        match four.max(six) {
+            0 | 1 => Ok(()),
+            _ => Err(Failure::Words(
+                "--gateway: two routers of one IP version; say one for each version".to_owned(),
+            )),
+        }
+    }
+}
+
+/// Bytes of a ring as they are written.
+fn ring(words: &str) -> Result<u32, String> {
+    let bytes = words.parse().ok();
+    let bytes =
+        bytes.filter(|bytes: &u32| bytes.is_power_of_two() && (1 << 10..=1 << 30).contains(bytes));
+    bytes.ok_or_else(|| "write a power of two from 1024 to 1073741824".to_owned())
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ enum Side {
         /// The file
         file: PathBuf,
         /// Who receives it, such as 192.0.2.9:5300
-        #[arg(long, value_name = "ADDRESS:PORT")]
+        #[arg(long, value_name = "ADDRESS:PORT", value_parser = peer)]
         to: SocketAddr,
         #[command(flatten)]
         shared: Shared,
@@ -138,13 +138,18 @@ fn take(
 
 fn send(path: &Path, to: SocketAddr, shared: &Shared, heed: &Heed) -> Result<(), Failure> {
     let mut file = File::open(path).map_err(|source| wrong(path, source))?;
+    let about = file.metadata().map_err(|source| wrong(path, source))?;
+    if about.is_dir() {
+        return Err(wrong(path, ErrorKind::IsADirectory.into()));
+    }
     let wait = Duration::from_secs(shared.wait);
     let device = shared.station.open(CONNECTIONS, wait)?;
     let mut transfer = Transfer::begin(&device, shared, heed);
     let mut stream = connect(&mut transfer, to)?;
     heed.go_on();
     transfer.start();
-    give(&mut transfer, &mut stream, path, &mut file).map_err(|failure| {
+    let length = about.is_file().then_some(about.len());
+    give(&mut transfer, &mut stream, path, &mut file, length).map_err(|failure| {
         // Otherwise a part would look like all of it. Who is not there any more is not told.
         let _ = stream.abort();
         transfer.incomplete(failure, "the other end was given")
@@ -163,20 +168,28 @@ fn connect(transfer: &mut Transfer<'_>, to: SocketAddr) -> Result<Stream, Failur
             Error::Over { .. } | Error::NoWay(NoWay::Silent { .. })
         );
         if !is_early || transfer.left() < AGAIN {
-            return Err(refused.into());
+            let waited = transfer.patience;
+            let why = match refused {
+                // The last try had less time than all of them.
+                Error::Deadline { what, .. } => Error::Deadline { what, waited }.to_string(),
+                Error::Over { .. } => format!("{refused}, for {waited:?}"),
+                refused => return Err(refused.into()),
+            };
+            let cure = "start who receives there, or wait longer with --wait";
+            return Err(Failure::Stream(format!("{to}: {why}; {cure}")));
         }
         transfer.pass(AGAIN);
     }
 }
 
-/// Sends a file and its end.
+/// Sends a file and its end; it has so many bytes at first, if that is known.
 fn give(
     transfer: &mut Transfer<'_>,
     stream: &mut Stream,
     path: &Path,
     file: &mut File,
+    length: Option<u64>,
 ) -> Result<(), Failure> {
-    let about = file.metadata().map_err(|source| wrong(path, source))?;
     loop {
         transfer.until("the peer took nothing", stream, |stream| {
             // What it says is of no interest, but may not fill its window.
@@ -194,8 +207,8 @@ fn give(
         stream.commit(count)?;
         transfer.bytes += count as u64;
     }
-    if about.is_file() && transfer.bytes < about.len() {
-        let words = format!("the file had {} bytes at first", about.len());
+    if let Some(length) = length.filter(|length| transfer.bytes < *length) {
+        let words = format!("it had {length} bytes at first and was cut");
         return Err(wrong(
             path,
             std::io::Error::new(ErrorKind::UnexpectedEof, words),
@@ -410,13 +423,20 @@ fn look_at(path: &Path) -> std::io::Result<()> {
             false => Ok(()),
         };
     }
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    match folder.is_none_or(Path::is_dir) {
-        true => Ok(()),
-        false => Err(ErrorKind::NotFound.into()),
+    let folder = path.parent();
+    match folder.filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) => std::fs::metadata(folder).map(drop),
+        None => Ok(()),
     }
+}
+
+/// Where somebody listens, as it is written.
+fn peer(words: &str) -> Result<SocketAddr, String> {
+    let peer = words.parse().ok();
+    let peer = peer.filter(|peer: &SocketAddr| peer.port() > 0);
+    peer.ok_or_else(|| {
+        "write an IP address and a port, as in 192.0.2.9:5300 or [2001:db8::9]:5300".to_owned()
+    })
 }
 
 fn discard(stream: &mut Stream) -> Result<(), Error> {

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use warpwire_gpu::executor::Clock;
 use warpwire_nic::memif::Memif;
-use warpwire_nic::{Counters, Nic, NicKind, NicSpec, Patience, Trouble, soft, xdp};
+use warpwire_nic::{
+    Counters, Nic, NicKind, NicSpec, Patience, Trouble, interfaces, namespace, soft, xdp,
+};
 
 use super::endpoint::StreamEndpoint;
 use super::error::Error;
@@ -20,13 +22,16 @@ pub struct StreamDevice {
 
 impl StreamDevice {
     /// Opens the NIC of these words, `xdp:IFACE` or another kind, and starts an endpoint there.
-    /// AF_XDP takes the own addresses, unless the words say what is taken. The MTU is what the NIC
-    /// passes, up to that of `config`.
+    /// AF_XDP takes the own addresses, unless the words say what is taken, and has slots for bursts
+    /// of so many connections, unless they say how many. The MTU is what the NIC passes, up to that
+    /// of `config`.
     ///
     /// # Errors
-    /// A NIC that cannot be used; what [`StreamEndpoint::start_fused`] refuses.
+    /// A NIC that cannot be used; addresses that the operating system has; what
+    /// [`StreamEndpoint::start_fused`] refuses.
     pub fn open(words: &str, config: &StreamConfig, patience: Duration) -> Result<Self, Error> {
-        let spec = with_addresses(words.parse()?, config);
+        let spec = suited(words.parse()?, config);
+        refuse_owned(&spec, config)?;
         let mut nic = open(&spec, patience).map_err(|error| error.named(words))?;
         let most = nic.caps().max_frame_bytes.saturating_sub(ETHERNET_BYTES);
         let mtu = u16::try_from(most).unwrap_or(u16::MAX).min(config.mtu);
@@ -72,6 +77,11 @@ fn open(spec: &NicSpec, patience: Duration) -> Result<Box<dyn Nic>, warpwire_nic
             let until = Instant::now().checked_add(patience);
             Box::new(Memif::open_within(spec, Patience { stop: None, until })?)
         }
+        NicKind::Soft if spec.option("uplink").or(spec.option("peer")).is_none() => {
+            let problem = "is missing: nobody is at the other end".to_owned();
+            let cure = "write soft,uplink=xdp:IFACE, tap:IFACE or memif:SOCKET".to_owned();
+            return Err(spec.wrong("uplink", problem, cure));
+        }
         NicKind::Soft => Box::new(soft::open(spec)?),
         _ => {
             let problem = "carries no streams".to_owned();
@@ -81,8 +91,8 @@ fn open(spec: &NicSpec, patience: Duration) -> Result<Box<dyn Nic>, warpwire_nic
     })
 }
 
-/// The words with the own addresses for AF_XDP, unless they say what is taken.
-fn with_addresses(mut spec: NicSpec, config: &StreamConfig) -> NicSpec {
+/// The words with the own addresses and the slots for AF_XDP, unless they say that themselves.
+fn suited(mut spec: NicSpec, config: &StreamConfig) -> NicSpec {
     let takes = |key: &str| matches!(key, "flow" | "address" | "prefix" | "all" | "exclusive");
     let says = |words: &str| {
         let mut keys = words.split('+').map(|part| part.split('=').next());
@@ -90,9 +100,16 @@ fn with_addresses(mut spec: NicSpec, config: &StreamConfig) -> NicSpec {
     };
     let own = config.addresses.iter().map(|own| own.address);
     match spec.kind {
-        NicKind::Xdp if !spec.options.iter().any(|(key, _)| takes(key)) => {
-            let own = own.map(|address| ("address".to_owned(), address.to_string()));
-            spec.options.extend(own);
+        NicKind::Xdp => {
+            if !spec.options.iter().any(|(key, _)| takes(key)) {
+                let own = own.map(|address| ("address".to_owned(), address.to_string()));
+                spec.options.extend(own);
+            }
+            let depth = depth(config.open);
+            if depth > LEAST_DEPTH && spec.option("depth").is_none() {
+                let depth = ("depth".to_owned(), depth.to_string());
+                spec.options.push(depth);
+            }
         }
         NicKind::Soft => {
             let uplink = spec
@@ -108,6 +125,50 @@ fn with_addresses(mut spec: NicSpec, config: &StreamConfig) -> NicSpec {
     spec
 }
 
+/// Slots for a segment of each connection at a time and some more, within bounds.
+fn depth(open: u32) -> u32 {
+    let wanted = open.saturating_mul(2).clamp(LEAST_DEPTH, MOST_DEPTH);
+    wanted.next_power_of_two()
+}
+
+/// Refuses addresses that the operating system has where the NIC is, if that is AF_XDP: both would
+/// answer.
+fn refuse_owned(spec: &NicSpec, config: &StreamConfig) -> Result<(), Error> {
+    let uplink = spec.option("uplink").filter(|_| spec.kind == NicKind::Soft);
+    let below = uplink.filter(|words| words.starts_with("xdp:"));
+    let below: Option<NicSpec> = below
+        .map(|words| words.replace('+', ",").parse())
+        .transpose()?;
+    let spec = below.as_ref().unwrap_or(spec);
+    if spec.kind != NicKind::Xdp {
+        return Ok(());
+    }
+    let look = || Ok::<_, std::io::Error>((interfaces::addresses()?, interfaces::interfaces()?));
+    let found = match spec.option("netns") {
+        Some(name) => namespace::within(name, look).and_then(|found| found),
+        None => look(),
+    };
+    // Where that cannot be read, opening the NIC says why.
+    let Ok((owned, links)) = found else {
+        return Ok(());
+    };
+    let addresses = config.addresses.iter().map(|own| own.address);
+    for address in addresses {
+        if let Some(owner) = owned.iter().find(|one| one.address == address) {
+            let link = links.iter().find(|link| link.index == owner.interface);
+            return Err(Error::Owned {
+                address,
+                interface: link.map_or("an interface", |link| &link.name).to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Slots of an AF_XDP queue that does not say how many.
+const LEAST_DEPTH: u32 = 2048;
+/// Slots beyond which memory for them is better spent otherwise.
+const MOST_DEPTH: u32 = 16384;
 /// Bytes of an Ethernet header with two tags.
 const ETHERNET_BYTES: u32 = 22;
 
@@ -134,7 +195,25 @@ mod tests {
             ("soft,uplink=tap:t", "soft,uplink=tap:t"),
             ("memif:/tmp/a", "memif:/tmp/a"),
         ] {
-            let spec = with_addresses(words.parse().expect(words), &config);
+            let spec = suited(words.parse().expect(words), &config);
+            assert_eq!(spec.to_string(), want);
+        }
+    }
+
+    #[test]
+    fn many_connections_have_many_slots() {
+        let own = "10.0.0.2/24".parse().expect("is one");
+        for (words, open, want) in [
+            ("xdp:v1,all", 512, "xdp:v1,all"),
+            ("xdp:v1,all", 3000, "xdp:v1,all,depth=8192"),
+            ("xdp:v1,all", 1 << 18, "xdp:v1,all,depth=16384"),
+            ("xdp:v1,all,depth=64", 1 << 18, "xdp:v1,all,depth=64"),
+        ] {
+            let config = StreamConfig {
+                open,
+                ..StreamConfig::new(vec![own])
+            };
+            let spec = suited(words.parse().expect(words), &config);
             assert_eq!(spec.to_string(), want);
         }
     }
@@ -142,8 +221,13 @@ mod tests {
     #[test]
     fn a_nic_that_carries_no_streams_is_named() {
         let config = StreamConfig::new(vec!["10.0.0.2/24".parse().expect("is one")]);
-        let opened = StreamDevice::open("dpdk:net_null0", &config, Duration::ZERO);
-        let said = opened.err().expect("is none").to_string();
-        assert!(said.contains("carries no streams"), "{said}");
+        for (words, want) in [
+            ("dpdk:net_null0", "carries no streams"),
+            ("soft,seed=3", "uplink: is missing"),
+        ] {
+            let opened = StreamDevice::open(words, &config, Duration::ZERO);
+            let said = opened.err().expect("is none").to_string();
+            assert!(said.contains(want), "{words}: {said}");
+        }
     }
 }

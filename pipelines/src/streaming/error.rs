@@ -24,6 +24,17 @@ pub enum Error {
     /// Addresses or routes that make no sense.
     #[error(transparent)]
     Slow(#[from] SlowError),
+    /// An address that the operating system answers for as well.
+    #[error(
+        "`addresses` has {address}, which the operating system has on {interface}; give another, or \
+         take it away there by `ip address del`"
+    )]
+    Owned {
+        /// Which one.
+        address: std::net::IpAddr,
+        /// Where it is.
+        interface: String,
+    },
     /// The NIC cannot be used.
     #[error(transparent)]
     Nic(#[from] warpwire_nic::Error),

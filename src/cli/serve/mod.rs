@@ -49,8 +49,26 @@ pub(super) struct Arguments {
     seconds: Option<u64>,
 }
 
+impl Arguments {
+    /// Words for another service.
+    fn check(&self) -> Result<(), Failure> {
+        let wrong = |option, service| {
+            let words = format!("{option}: only `serve {service}` has it; leave it out");
+            Err(Failure::Words(words))
+        };
+        if self.bytes.is_some() && self.service != Service::Source {
+            return wrong("--bytes", "source");
+        }
+        if self.root.is_some() && self.service != Service::Http {
+            return wrong("--root", "http");
+        }
+        Ok(())
+    }
+}
+
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = signals::Heed::begin()?;
+    arguments.check()?;
     let site = arguments.root.as_deref().map(Site::read).transpose()?;
     let site = site.map(Arc::new);
     let device = arguments.station.open(arguments.connections, PATIENCE)?;

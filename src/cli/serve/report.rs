@@ -1,5 +1,6 @@
 //! What `warpwire serve` prints.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -98,6 +99,7 @@ struct End {
     tally: Tally,
     engine: Engine,
     host: Host,
+    nic: Nic,
 }
 
 #[derive(Serialize)]
@@ -111,6 +113,14 @@ struct Engine {
     without_place: u64,
     without_memory: u64,
     malformed: u64,
+}
+
+#[derive(Serialize)]
+struct Nic {
+    frames_came: u64,
+    frames_left: u64,
+    /// By reason.
+    lost: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Serialize)]
@@ -150,11 +160,22 @@ impl fmt::Display for End {
             engine.without_memory
         )?;
         let host = &self.host;
-        write!(
+        writeln!(
             out,
             "host: {} frames, {} answered, {} not, {} lost on the way; dropped as malformed: {}",
             host.frames, host.answered, host.unanswered, host.lost, engine.malformed
-        )
+        )?;
+        let nic = &self.nic;
+        let (came, left) = (nic.frames_came, nic.frames_left);
+        write!(out, "NIC: {came} frames came, {left} left; lost: ")?;
+        let mut lost = nic.lost.iter();
+        match lost.next() {
+            None => write!(out, "none"),
+            Some((why, count)) => {
+                write!(out, "{count} ({why})")?;
+                lost.try_for_each(|(why, count)| write!(out, ", {count} ({why})"))
+            }
+        }
     }
 }
 
@@ -167,6 +188,8 @@ pub(super) fn end(
 ) -> Result<(), Failure> {
     let counters = device.endpoint().counters();
     let slow = device.endpoint().slow_counters();
+    let nic = device.nic_counters();
+    let lost = nic.drops.into_iter().filter(|(_, count)| *count > 0);
     telling.say(&End {
         event: "end",
         seconds: time.as_secs_f64(),
@@ -187,6 +210,11 @@ pub(super) fn end(
             answered: slow.answered,
             unanswered: slow.unanswered,
             lost: slow.lost + counters.slow_lost,
+        },
+        nic: Nic {
+            frames_came: nic.rx_frames,
+            frames_left: nic.tx_frames,
+            lost: lost.collect(),
         },
     })
 }

@@ -679,6 +679,89 @@ fn files_go_to_linux_and_come_from_there() {
     assert_eq!(broken.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
+#[test]
+fn transfers_that_cannot_go_on_say_why() {
+    let Some(scene) = Scene::new("c") else { return };
+    let folder = Folder::new("cut");
+    let from = folder.file("from");
+    let own = format!(
+        "--nic xdp:v1,netns={} --addr {OURS}/24 --addr {OURS_6}/64 --wait 30",
+        scene.far
+    );
+    // The disk is full.
+    let (full, mut linux) = receiver(&scene, &format!("recv /dev/full {own}"), OURS);
+    linux.write_all(&text(1000)).expect("goes on");
+    let (well, said) = ended(full);
+    assert!(!well && said.contains("No space left on device"), "{said}");
+    assert!(said.contains("/dev/full"), "{said}");
+    // The file is cut.
+    let listener = namespace::within(&scene.near, || {
+        std::net::TcpListener::bind("10.79.0.1:5300")
+    });
+    let listener = listener.expect("namespace").expect("listens");
+    std::fs::write(&from, text(50_000_000)).expect("is written");
+    let sender = stream(&format!("send {from} --to 10.79.0.1:5300 {own}"));
+    let (mut linux, _) = listener.accept().expect("somebody comes");
+    linux.read_exact(&mut [0; 1000]).expect("comes");
+    std::fs::write(&from, "").expect("is cut");
+    let broken = linux.read_to_end(&mut Vec::new()).expect_err("was reset");
+    assert_eq!(broken.kind(), std::io::ErrorKind::ConnectionReset);
+    let (well, said) = ended(sender);
+    assert!(!well, "{said}");
+    assert!(said.contains("it had 50000000 bytes at first"), "{said}");
+    // Bytes come all the time, so that nothing is ever waited for.
+    let words = format!("recv {} --live=50ms {own}", folder.file("much"));
+    let (much, mut linux) = receiver(&scene, &words, OURS);
+    let id = much.id();
+    let giving = std::thread::spawn(move || {
+        let block = text(1 << 20);
+        while linux.write_all(&block).is_ok() {}
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    run(&format!("kill -INT {id}"));
+    let (well, said) = ended(much);
+    giving.join().expect("ends");
+    assert!(!well && said.contains("interrupted; "), "{said}");
+    // It told of the connection while that lasted.
+    let live = said.lines().filter(|line| line.contains(" Established: "));
+    assert!(live.count() >= 2, "{said}");
+    // Nobody listens.
+    drop(listener);
+    let sender = stream(&format!(
+        "send {from} --to 10.79.0.1:5300 --wait 1 --nic xdp:v1,netns={} --addr {OURS}/24",
+        scene.far
+    ));
+    let (well, said) = ended(sender);
+    let want = "the peer refused the connection, for 1s; start who receives there";
+    assert!(!well && said.contains(want), "{said}");
+}
+
+#[test]
+fn addresses_and_interfaces_that_others_have_are_refused() {
+    let Some(scene) = Scene::new("o") else { return };
+    let nic = format!("xdp:v1,netns={}", scene.far);
+    let refused = |address: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_warpwire"))
+            .args(["serve", "echo", "--nic", &nic, "--addr", address])
+            .output()
+            .expect("the command can be started");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    run(&format!("ip -n {} addr add 10.79.0.9/24 dev v1", scene.far));
+    let (code, said) = refused("10.79.0.9/24");
+    assert!(
+        said.contains("has 10.79.0.9, which the operating system has on v1"),
+        "{said}"
+    );
+    assert_eq!(code, Some(2), "{said}");
+    let served = scene.serve("echo");
+    let (code, said) = refused("10.79.0.3/24");
+    assert!(said.contains("one program has an interface"), "{said}");
+    assert_eq!(code, Some(1), "{said}");
+    served.end();
+}
+
 /// Starts a receiver, and connects to it once it waits.
 fn receiver(scene: &Scene, words: &str, to: &str) -> (Child, TcpStream) {
     let mut child = stream(words);
@@ -714,6 +797,61 @@ fn wrong_words_are_named() {
             2,
         ),
         ("serve nothing --nic xdp:x --addr 10.0.0.1/24", "nothing", 2),
+        (
+            "serve echo --nic soft --addr 10.0.0.1/24",
+            "uplink: is missing",
+            2,
+        ),
+        (
+            "serve echo --nic xdp:x --addr 10.0.0.1/24 --addr 10.0.0.1/8",
+            "--addr: 10.0.0.1 is said twice",
+            2,
+        ),
+        (
+            "serve echo --nic xdp:x --addr 10.0.0.1/24 --gateway 10.0.0.2 --gateway 10.0.0.3",
+            "--gateway: two routers",
+            2,
+        ),
+        (
+            "serve echo --nic xdp:x --addr 10.0.0.1/24 --ring 1000",
+            "'--ring <BYTES>': write a power of two",
+            2,
+        ),
+        (
+            "serve echo --nic xdp:x --addr 10.0.0.1/24 --bytes 7",
+            "--bytes: only `serve source` has it",
+            2,
+        ),
+        (
+            "serve echo --nic xdp:x --addr 10.0.0.1/24 --root /",
+            "--root: only `serve http` has it",
+            2,
+        ),
+        (
+            "serve echo --nic xdp:x --addr 10.0.0.1/24 --live=5",
+            "500ms",
+            2,
+        ),
+        (
+            "stream send /etc/passwd --nic xdp:x --addr 10.0.0.1/24 --to 10.0.0.2:0",
+            "192.0.2.9:5300",
+            2,
+        ),
+        (
+            "stream send /etc --nic xdp:x --addr 10.0.0.1/24 --to 10.0.0.2:5300",
+            "/etc: is a directory",
+            1,
+        ),
+        (
+            "stream recv /etc --nic xdp:x --addr 10.0.0.1/24",
+            "/etc: Is a directory",
+            1,
+        ),
+        (
+            "stream recv /nothing/here --nic xdp:x --addr 10.0.0.1/24",
+            "/nothing/here: No such file or directory",
+            1,
+        ),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_warpwire"))
             .args(words.split_whitespace())

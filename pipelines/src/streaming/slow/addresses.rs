@@ -87,7 +87,7 @@ pub enum NoWay {
         to: IpAddr,
     },
     /// It is nobody's, everybody's, or our own.
-    #[error("{to} is not the address of one other host")]
+    #[error("{to} is not the address of one other host; give one that is")]
     NotAHost {
         /// The address.
         to: IpAddr,

@@ -66,13 +66,13 @@ pub enum SlowError {
         address: IpAddr,
     },
     /// A gateway that is not on the link.
-    #[error("`routes` lead by {via}, which is in no network of `addresses`; give one that is")]
+    #[error("`routes` lead by {via}, which is no other host in a network of `addresses`; give one")]
     Gateway {
         /// Which one.
         via: IpAddr,
     },
     /// A MAC address of a group, or none.
-    #[error("`mac` is no address of one station; give another")]
+    #[error("the NIC has no Ethernet address of one station; use another NIC")]
     Mac,
     /// A link that is too narrow.
     #[error("`mtu` is {mtu} bytes; give {least} or more")]
