@@ -26,8 +26,8 @@ pub enum Error {
     Slow(#[from] SlowError),
     /// An address that the operating system answers for as well.
     #[error(
-        "`addresses` has {address}, which the operating system has on {interface}; give another, or \
-         take it away there by `ip address del`"
+        "`addresses` has {address}, which the operating system has on {interface}; give another, \
+         or take it away there by `ip address del`"
     )]
     Owned {
         /// Which one.
