@@ -214,6 +214,20 @@ impl<W: Wire> End<W> {
         unsafe { at.read() }.cursor
     }
 
+    /// Posts receives without bytes, and leaves the queue pair to a kernel that is given it.
+    pub(crate) fn post_receives(&mut self, place: usize, count: u32) -> Result<(), String> {
+        let pair = &mut self.pairs[place];
+        for _ in 0..count {
+            let posted = pair.receives.write(&[]);
+            posted.map_err(|cause| format!("receive: {cause:?}"))?;
+        }
+        pair.receives.publish();
+        let at = pair.places.home.value() as *mut ChannelBlock;
+        // SAFETY: the table's own block; no kernel runs.
+        unsafe { (*at).cursor.receive_next = u64::from(count) };
+        Ok(())
+    }
+
     /// What the engine counted.
     pub(crate) fn counters(&self) -> EngineCounters {
         let at = self.table.counters.value() as *const EngineCounters;

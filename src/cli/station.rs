@@ -16,7 +16,7 @@ use super::Failure;
 pub(super) struct Station {
     /// The NIC, such as xdp:eth0
     #[arg(long, value_name = "NIC")]
-    nic: String,
+    pub(super) nic: String,
     /// An own address and the length of its network, such as 192.0.2.1/24; the operating system
     /// must not have it. Several times for several
     #[arg(long = "addr", value_name = "ADDRESS/LENGTH", required = true)]
@@ -26,7 +26,7 @@ pub(super) struct Station {
     gateways: Vec<IpAddr>,
     /// Bytes of each of the two rings of a connection, a power of two
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 18, value_parser = ring)]
-    ring: u32,
+    pub(super) ring: u32,
     /// Bytes of the largest IP packet; less where the NIC passes less
     #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u16).range(576..))]
     mtu: u16,

@@ -1,6 +1,6 @@
-//! `warpwire stream`: a file over a TCP connection of our own; the other end is another warpwire,
-//! or any program with a socket. The bytes of the file are all that is sent, and the end of the
-//! stream is its end.
+//! `warpwire stream`: a file over a TCP connection of our own, or over messages of RDMA. Over TCP
+//! the other end is another warpwire, or any program with a socket; over messages it is another
+//! warpwire. The bytes of the file are all that is sent, and the end of the stream is its end.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -10,8 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use warpwire_pipelines::messaging;
 use warpwire_pipelines::streaming::slow::NoWay;
-use warpwire_pipelines::streaming::{Error, Listener, Stream, StreamDevice, StreamEndpoint};
+use warpwire_pipelines::streaming::{
+    Error, Listener, RdmaConfig, Stream, StreamDevice, StreamEndpoint,
+};
 
 use super::Failure;
 use super::live::{Connection, Figures, Note, Pulse, Telling};
@@ -19,7 +22,7 @@ use super::rest::Rest;
 use super::signals::Heed;
 use super::station::Station;
 
-/// Send or receive a file over TCP of our own
+/// Send or receive a file over TCP of our own, or over RDMA
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
@@ -54,6 +57,10 @@ enum Side {
 struct Shared {
     #[command(flatten)]
     station: Station,
+    /// What carries the stream. With rdma, `--addr` is an address that the operating system has:
+    /// there the two ends meet; gateway, MTU and congestion control are not ours then
+    #[arg(long, value_enum, default_value_t = Carrier::Tcp)]
+    carrier: Carrier,
     /// Longest wait for the other end to be there, in seconds
     #[arg(
         long, value_name = "SECONDS", default_value_t = 60,
@@ -70,6 +77,50 @@ struct Shared {
     telling: Telling,
 }
 
+/// What carries a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Carrier {
+    /// TCP of our own, on addresses of our own
+    Tcp,
+    /// Messages over a reliable connection of RDMA (RoCEv2)
+    Rdma,
+}
+
+/// An endpoint, with what it stands on.
+enum Ground {
+    Tcp(Box<StreamDevice>),
+    Rdma(StreamEndpoint),
+}
+
+impl Ground {
+    fn endpoint(&self) -> &StreamEndpoint {
+        match self {
+            Self::Tcp(device) => device.endpoint(),
+            Self::Rdma(endpoint) => endpoint,
+        }
+    }
+}
+
+impl Shared {
+    fn open(&self, patience: Duration) -> Result<Ground, Failure> {
+        if self.carrier == Carrier::Tcp {
+            let device = self.station.open(CONNECTIONS, patience)?;
+            return Ok(Ground::Tcp(Box::new(device)));
+        }
+        let config = RdmaConfig {
+            connections: CONNECTIONS,
+            ring_bytes: self.station.ring,
+            ..RdmaConfig::default()
+        };
+        let own = self.station.addresses.first().map(|own| own.address);
+        let own = own.ok_or_else(|| Failure::Words("write --addr ADDRESS/LENGTH".to_owned()))?;
+        messaging::check(Some(&self.station.nic))?;
+        let endpoint =
+            StreamEndpoint::open_over_messages(&self.station.nic, own, &config, patience)?;
+        Ok(Ground::Rdma(endpoint))
+    }
+}
+
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let heed = Heed::begin()?;
     // Nothing is there yet that would have to end well.
@@ -83,15 +134,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn receive(path: &Path, port: u16, shared: &Shared, heed: &Heed) -> Result<(), Failure> {
     look_at(path).map_err(|source| wrong(path, source))?;
     let wait = Duration::from_secs(shared.wait);
-    let device = shared.station.open(CONNECTIONS, wait)?;
+    let ground = shared.open(wait)?;
     let mut listeners = Vec::new();
     for own in &shared.station.addresses {
         let at = SocketAddr::new(own.address, port);
-        listeners.push(device.endpoint().listen(at, wait)?);
+        listeners.push(ground.endpoint().listen(at, wait)?);
         let (event, text) = ("waiting", format!("waiting at {at}"));
         shared.telling.say(&Note { event, text })?;
     }
-    let mut transfer = Transfer::begin(&device, shared, heed);
+    let mut transfer = Transfer::begin(&ground, shared, heed);
     let stream = transfer.until("nobody connected", &mut listeners, |listeners| {
         let mut waiting = listeners.iter().map(|listener| listener.try_accept());
         waiting.find_map(Result::transpose).transpose()
@@ -143,8 +194,8 @@ fn send(path: &Path, to: SocketAddr, shared: &Shared, heed: &Heed) -> Result<(),
         return Err(wrong(path, ErrorKind::IsADirectory.into()));
     }
     let wait = Duration::from_secs(shared.wait);
-    let device = shared.station.open(CONNECTIONS, wait)?;
-    let mut transfer = Transfer::begin(&device, shared, heed);
+    let ground = shared.open(wait)?;
+    let mut transfer = Transfer::begin(&ground, shared, heed);
     let mut stream = connect(&mut transfer, to)?;
     heed.go_on();
     transfer.start();
@@ -274,9 +325,9 @@ impl Seen for Vec<Listener> {
 
 impl<'a> Transfer<'a> {
     /// The other end is looked for.
-    fn begin(device: &'a StreamDevice, shared: &'a Shared, heed: &'a Heed) -> Self {
+    fn begin(ground: &'a Ground, shared: &'a Shared, heed: &'a Heed) -> Self {
         Self {
-            endpoint: device.endpoint(),
+            endpoint: ground.endpoint(),
             heed,
             shared,
             patience: Duration::from_secs(shared.wait),
@@ -363,7 +414,10 @@ impl<'a> Transfer<'a> {
             peer: stream.peer(),
             seconds,
             bits_per_second: self.bytes as f64 * 8.0 / seconds.max(f64::MIN_POSITIVE),
-            figures: Figures::of(stream)?,
+            figures: match self.shared.carrier {
+                Carrier::Tcp => Some(Figures::of(stream)?),
+                Carrier::Rdma => None,
+            },
         })
     }
 
@@ -391,8 +445,9 @@ struct Summary {
     peer: SocketAddr,
     seconds: f64,
     bits_per_second: f64,
+    /// None over messages.
     #[serde(flatten)]
-    figures: Figures,
+    figures: Option<Figures>,
 }
 
 impl fmt::Display for Summary {
@@ -408,9 +463,13 @@ impl fmt::Display for Summary {
         } = self;
         write!(
             out,
-            "{event} {bytes} bytes {side} {peer} in {seconds:.3} s, {:.0} Mbit/s; {figures}",
+            "{event} {bytes} bytes {side} {peer} in {seconds:.3} s, {:.0} Mbit/s; ",
             bits_per_second / 1e6
-        )
+        )?;
+        match figures {
+            Some(figures) => figures.fmt(out),
+            None => out.write_str("by writes of RDMA"),
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 //! touches nothing.
 
 mod blocks;
+mod carry;
 mod files;
 mod gauges;
 mod messages;
@@ -148,6 +149,7 @@ pub fn kernels<'a>(entries: impl Iterator<Item = &'a str>, corpus: &Path) -> Vec
             messages::cases(name),
             streams::cases(name),
             serving::cases(name),
+            carry::cases(name),
             scripts::cases(name),
         ];
         let before = cases.len();

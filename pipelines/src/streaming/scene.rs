@@ -273,13 +273,8 @@ fn endpoint(
     sizes: &RdmaConfig,
 ) -> Endpoint {
     let config = EndpointConfig {
-        pairs: sizes.connections.next_power_of_two(),
-        regions: sizes.connections * 2 + 2,
-        first_number: 0x1000 * (number as u32 + 1),
         log_send: 6,
-        log_receive: 7,
-        log_stride: 0,
-        ..EndpointConfig::default()
+        ..sizes.endpoint(number as u32)
     };
     let nic = &rest._nics[number];
     let memory = [Arc::clone(memory.arena())];

@@ -402,3 +402,67 @@ fn a_server_ends_at_the_first_signal_waiting_and_at_work() {
         }
     }
 }
+
+#[test]
+fn a_file_goes_over_rdma_from_process_to_process() {
+    let folder = Folder::new("stream");
+    let bytes: Vec<u8> = (0..3_000_000u32)
+        .map(|at| (at * 7 + at / 251) as u8)
+        .collect();
+    let [from, to] = ["from", "to"].map(|name| folder.file(name));
+    std::fs::write(&from, &bytes).expect("can be written");
+    let socket = folder.file("socket");
+    let end = |words: &[&str], role: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
+        command.arg("stream").args(words);
+        command.args(["--carrier", "rdma", "--addr", "127.0.0.1/8"]);
+        command.args(["--nic", &format!("memif:{socket}{role}")]);
+        command.args(["--ring", "65536", "--wait", "30", "--patience", "10"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(Stdio::piped());
+        command.spawn().expect("the command can be started")
+    };
+    let server = end(&["recv", &to, "--port", "20176"], ",role=server");
+    let client = end(&["send", &from, "--to", "127.0.0.1:20176"], "");
+    let [client, server] = [client, server].map(|end| end.wait_with_output().expect("ends"));
+    for (end, verb) in [(&client, "sent"), (&server, "received")] {
+        let said = text(end);
+        assert_eq!(end.status.code(), Some(0), "{said}");
+        let row = format!("{verb} 3000000 bytes");
+        assert!(
+            said.contains(&row) && said.contains("writes of RDMA"),
+            "{said}"
+        );
+    }
+    assert!(std::fs::read(&to).expect("is there") == bytes);
+}
+
+#[test]
+fn a_file_whose_sender_is_gone_is_not_whole() {
+    let folder = Folder::new("stream-gone");
+    let to = folder.file("to");
+    let socket = folder.file("socket");
+    let end = |words: &[&str], role: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
+        command.arg("stream").args(words);
+        command.args(["--carrier", "rdma", "--addr", "127.0.0.1/8"]);
+        command.args(["--nic", &format!("memif:{socket}{role}")]);
+        command.args(["--wait", "30", "--patience", "3"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(Stdio::piped());
+        command.spawn().expect("the command can be started")
+    };
+    let server = end(&["recv", &to, "--port", "20177"], ",role=server");
+    // What has no end is sent until somebody ends it.
+    let mut client = end(&["send", "/dev/zero", "--to", "127.0.0.1:20177"], "");
+    let began = Instant::now();
+    let came = || std::fs::metadata(&to).map_or(0, |file| file.len());
+    while came() < 1 << 20 && began.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    client.kill().expect("runs");
+    client.wait().expect("ends");
+    let server = server.wait_with_output().expect("ends");
+    assert_eq!(server.status.code(), Some(1), "{}", text(&server));
+    assert!(text(&server).contains("not all"), "{}", text(&server));
+}

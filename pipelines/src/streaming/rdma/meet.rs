@@ -64,6 +64,8 @@ impl Core {
         let attributes = warpwire_protocols::rdma::Attributes {
             access: Access::REMOTE_WRITE,
             domain: place + 1,
+            // Nobody sends what there is no receive for: who does breaks the rules.
+            rnr_retries: 0,
             ..attributes
         };
         let to = agreement.theirs.gid.0;

@@ -11,7 +11,9 @@ mod meet;
 mod seats;
 mod settings;
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use warpwire_gpu::{Arena, Service};
 use warpwire_protocols::rdma::Mtu;
@@ -19,7 +21,8 @@ use warpwire_ring::Location;
 
 use super::endpoint::StreamEndpoint;
 use super::error::Error;
-use crate::messaging::{self, Device, Endpoint, Path};
+use crate::connect::cm::chance;
+use crate::messaging::{self, Device, DeviceConfig, Endpoint, Path};
 
 pub use settings::RdmaConfig;
 
@@ -83,6 +86,38 @@ impl RingMemory {
 }
 
 impl StreamEndpoint {
+    /// Opens the NIC of these words, as [`Device`] does, and starts an endpoint over messages there
+    /// that whoever waits steps. `own` is an address that the operating system has, where the
+    /// endpoint's peers find it; over memif it is of no account.
+    ///
+    /// # Errors
+    /// [`Error::Messaging`] for a NIC that cannot be used; as
+    /// [`StreamEndpoint::start_over_messages`].
+    pub fn open_over_messages(
+        nic: &str,
+        own: IpAddr,
+        config: &RdmaConfig,
+        patience: Duration,
+    ) -> Result<Self, Error> {
+        let memory = RingMemory::new(config)?;
+        let device = DeviceConfig {
+            nic: Some(nic.to_owned()),
+            // A soft NIC carries messages out itself.
+            fused: !nic.starts_with("soft"),
+            bytes: LEAST_BYTES,
+            memory: vec![Arc::clone(memory.arena())],
+            endpoint: config.endpoint(chance() as u32),
+            patience,
+            chance: chance(),
+            capture: None,
+        };
+        let device = match nic.starts_with("memif:") {
+            true => Device::open(own, &device)?,
+            false => Device::at(Some(own), &device)?,
+        };
+        Self::start_over_messages(Box::new(device), &memory, Vec::new(), config)
+    }
+
     /// An endpoint over messages, that whoever waits for something of it steps; it stands still at
     /// other times, so who serves peers calls [`StreamEndpoint::step`]. An engine of messages
     /// without a kernel of its own is stepped with it, and so are `services`.
@@ -103,3 +138,6 @@ impl StreamEndpoint {
         Ok(Self::over(Box::new(rdma), places, idle))
     }
 }
+
+/// Bytes of memory that the device has besides the rings: no peer hears of its key.
+const LEAST_BYTES: usize = 4096;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use warpwire_protocols::stream::credits::{Inbox, Terms};
 
+use crate::messaging::EndpointConfig;
 use crate::streaming::error::Error;
 
 /// How an endpoint of streams over messages is made.
@@ -60,6 +61,24 @@ impl RdmaConfig {
             write_bytes: 1,
         };
         terms.receives()
+    }
+
+    /// An endpoint of messages that has what these streams need. `chance` decides where numbers of
+    /// queue pairs begin.
+    pub fn endpoint(&self, chance: u32) -> EndpointConfig {
+        // Peers may have other rings and words.
+        let receives = self.receives().saturating_add(64).next_power_of_two();
+        let pairs = self.connections.max(1).next_power_of_two();
+        EndpointConfig {
+            pairs,
+            regions: self.connections.saturating_mul(2).saturating_add(2),
+            // A peer may remember numbers of who was here before.
+            first_number: 0x01_0000 | chance & 0x00ff_0000,
+            log_send: 7,
+            log_receive: receives.ilog2(),
+            log_stride: 0,
+            ..EndpointConfig::default()
+        }
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
