@@ -1,5 +1,6 @@
 //! Streams over messages: a carrier with both ends of each stream, over the queue pairs of an
-//! engine whose packets come back to it. The engine runs between the carrier's launches, on the CPU.
+//! engine whose packets come back to it. The engine runs between the carrier's launches, on the
+//! CPU.
 //!
 //! The rings of both runs lie in the same memory: their addresses stand in packets.
 
