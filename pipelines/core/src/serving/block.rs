@@ -4,7 +4,7 @@ use warpwire_protocols::stream::http::{Limits, Parser};
 use warpwire_ring::layout::fold;
 use warpwire_ring::{DeviceAddress, layout_hash};
 
-use crate::streaming::TableBlock;
+use crate::streaming::{Name, TableBlock};
 
 /// What one warp serves. The host fills it and does not change it while the kernel runs.
 #[derive(Clone, Copy, Debug)]
@@ -32,12 +32,16 @@ pub struct ServeBlock {
     pub epoch_ns: u64,
     /// [`Service::Http`](super::Service): what a client may make the server read.
     pub limits: Limits,
-    /// A [`Service`](super::Service).
-    pub service: u32,
+    /// [`Service::Splice`](super::Service): an
+    /// [`AcceptBlock`](warpwire_engine::streams::tables::AcceptBlock) that the host fills, two
+    /// entries a pair. Null for none.
+    pub pairs: DeviceAddress,
     /// Bytes that a stream may have read and written in a turn; at least one.
     pub share: u32,
     /// Streams and listeners with news that are looked at in a turn; at least one.
     pub most: u32,
+    /// A [`Service`](super::Service).
+    pub service: u32,
     /// Written as zero.
     pub reserved: u32,
 }
@@ -60,8 +64,14 @@ pub struct Stand {
     pub generation: u32,
     /// [`LAST`] or 0.
     pub flags: u32,
-    /// Source: bytes that were written. HTTP: bytes that came behind the last answer.
-    pub amount: u64,
+    /// Bytes that came and were consumed.
+    pub came: u64,
+    /// Bytes that were written.
+    pub went: u64,
+    /// Splice: the other stream.
+    pub partner: Name,
+    /// HTTP: bytes that came behind the last answer.
+    pub ignored: u64,
     /// HTTP: what is to be said, or 0: a status, and the bits above.
     pub say: u32,
     /// HTTP: the file that follows, or all ones.
@@ -150,6 +160,7 @@ pub(crate) const LAYOUT: u64 = {
             source_bytes,
             epoch_ns,
             limits,
+            pairs,
             service,
             share,
             most,
@@ -157,7 +168,8 @@ pub(crate) const LAYOUT: u64 = {
         layout_hash!(Seat { stand, parser }),
         layout_hash!(Stand {
             generation,
-            amount,
+            came,
+            partner,
             say,
             content,
             left,

@@ -241,8 +241,8 @@ fn farewell<S: Simt>(simt: &S, stream: &mut Stream, stand: &mut Stand) -> Outcom
     }
     let came = stream.readable();
     stream.consume(simt, came);
-    stand.amount += u64::from(came);
-    match stream.is_at_end() || stand.amount >= MOST_IGNORED {
+    stand.ignored += u64::from(came);
+    match stream.is_at_end() || stand.ignored >= MOST_IGNORED {
         true => Outcome::Over,
         false => Outcome::Waits,
     }

@@ -1,9 +1,12 @@
-//! Applications over streams: echo, discard, source, and files over HTTP/1.1.
+//! Applications over streams: echo, discard, source, files over HTTP/1.1, and splices.
 //!
 //! A [`Server`] is one warp that serves the streams of one table, whatever carries them, as long as
 //! it is called. All state lies in memory, a [`Seat`] a place: a kernel may end between any two
 //! turns, and another one goes on. A turn costs what has news, never what there is; each stream has
 //! a share of bytes in a turn, and who has more to do comes again after the others.
+//!
+//! Two streams that are spliced have each other's names in their seats; who has news of one moves
+//! the bytes of both.
 //!
 //! Invariant: what a peer makes a server keep is one [`Seat`], and what it makes it do in a turn is
 //! bounded by the share.
@@ -13,6 +16,7 @@ mod http;
 mod plain;
 mod server;
 mod site;
+mod splice;
 
 pub(crate) use block::LAYOUT;
 pub use block::{FileEntry, PARSER_WORDS, Seat, ServeBlock, ServeCounters, SiteBlock, Stand};
@@ -30,11 +34,19 @@ pub enum Service {
     Source = 3,
     /// Files, over HTTP/1.1.
     Http = 4,
+    /// What comes of one stream goes to another, both ways.
+    Splice = 5,
 }
 
 impl Service {
     /// Every service, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Echo, Self::Discard, Self::Source, Self::Http];
+    pub const ALL: [Self; 5] = [
+        Self::Echo,
+        Self::Discard,
+        Self::Source,
+        Self::Http,
+        Self::Splice,
+    ];
 
     /// The service of a number.
     pub fn from_number(number: u32) -> Option<Self> {

@@ -49,7 +49,7 @@ impl Server<'_> {
         &self,
         simt: &S,
         stream: &mut Stream,
-        stand: &mut Stand,
+        stand: &Stand,
         counted: &mut Counted,
     ) -> Outcome {
         let came = stream.readable();
@@ -57,9 +57,10 @@ impl Server<'_> {
         counted.came += u64::from(came);
         let (pattern, period) = (self.pattern(), u64::from(self.block.pattern_period));
         let mut left = self.block.share;
+        let mut went = stand.went;
         while left > 0 {
-            let to_come = self.block.source_bytes.saturating_sub(stand.amount);
-            let start = stand.amount.checked_rem(period).unwrap_or(0);
+            let to_come = self.block.source_bytes.saturating_sub(went);
+            let start = went.checked_rem(period).unwrap_or(0);
             // To the end of the table, which is the end of a pattern.
             let there = pattern.length().saturating_sub(start);
             let most = there.min(to_come).min(u64::from(left)) as u32;
@@ -68,11 +69,11 @@ impl Server<'_> {
             if count == 0 {
                 break;
             }
-            stand.amount += u64::from(count);
+            went += u64::from(count);
             counted.left += u64::from(count);
             left -= count;
         }
-        let is_through = stand.amount >= self.block.source_bytes;
+        let is_through = went >= self.block.source_bytes;
         if is_through && !stream.is_closed() {
             stream.close(simt);
         }

@@ -13,15 +13,16 @@ use warpwire_ring::{Cause, DeviceAddress, Location, Region};
 use super::Service;
 use super::block::{Seat, ServeBlock, ServeCounters, Stand};
 use super::site::Site;
-use crate::streaming::{Ended, Name, News, Table, Told};
+use crate::streaming::{Accepts, Ended, Name, News, Table, Told};
 
 /// One warp that serves the streams of a table.
 pub struct Server<'a> {
     pub(super) block: &'a ServeBlock,
-    table: Table,
+    pub(super) table: Table,
     service: Service,
     pub(super) site: Option<Site>,
     news: News,
+    pub(super) pairs: Option<Accepts>,
     counters: SharedCounters,
 }
 
@@ -53,8 +54,8 @@ impl<'a> Server<'a> {
     ///
     /// # Safety
     /// *The server's promise*: the table's promise, see [`Table::attach`], for all its streams that
-    /// its listeners accept; seats, counters, site and pattern are live memory of the size that the
-    /// block says for `'a`, and nobody else changes them.
+    /// its listeners accept; seats, counters, site, pattern and pairs are live memory of the size
+    /// that the block says for `'a`, and nobody else changes them.
     pub unsafe fn attach(block: &'a ServeBlock) -> Result<Self, Cause> {
         let service = Service::from_number(block.service).ok_or(Cause::LayoutMismatch)?;
         let is_there =
@@ -84,6 +85,8 @@ impl<'a> Server<'a> {
             service,
             site,
             news: News::default(),
+            // SAFETY: the block's ring of pairs, by the promise.
+            pairs: unsafe { Accepts::attach(block.pairs) },
             // SAFETY: the block's counters, by the promise.
             counters: unsafe { SharedCounters::attach(block.counters, ServeCounters::ENTRIES) },
         })
@@ -91,7 +94,7 @@ impl<'a> Server<'a> {
 
     /// *Collective.* Serves some of those who have news. Says whether there were any.
     pub fn turn<S: Simt>(&mut self, simt: &S) -> bool {
-        let mut busy = false;
+        let mut busy = self.pair(simt);
         for _ in 0..self.block.most {
             let mut news = self.news;
             let told = self.table.next_news(simt, &mut news);
@@ -119,33 +122,38 @@ impl<'a> Server<'a> {
             let Some(name) = self.table.accept(simt, listener) else {
                 return;
             };
-            if let Some(at) = self.seat_at(name.place)
-                && simt.is_leader()
-            {
-                let seat = Stand {
-                    generation: name.generation,
-                    ..Stand::default()
-                };
-                // SAFETY: a seat of the block, by its promise; the leader alone writes it.
-                unsafe { (at.value() as *mut Stand).write(seat) };
-                // SAFETY: as above; the words behind hold a parser.
-                unsafe { (parser_at(at).value() as *mut Parser).write(Parser::new()) };
-                self.count(offset_of!(ServeCounters, accepted), 1);
-            }
-            // What the leader wrote is read by all lanes.
-            simt.sync_warp();
+            self.seat(simt, name, Name::default());
+            self.count(simt, offset_of!(ServeCounters, accepted), 1);
             self.go_on(simt, name.place);
         }
         self.table.again(simt, Told::Listener(listener));
     }
 
+    /// *Collective.* Gives a stream a seat.
+    pub(super) fn seat<S: Simt>(&self, simt: &S, name: Name, partner: Name) {
+        if let Some(at) = self.seat_at(name.place)
+            && simt.is_leader()
+        {
+            let stand = Stand {
+                generation: name.generation,
+                partner,
+                ..Stand::default()
+            };
+            // SAFETY: a seat of the block, by its promise; the leader alone writes it.
+            unsafe { (at.value() as *mut Stand).write(stand) };
+            // SAFETY: as above; the words behind hold a parser.
+            unsafe { (parser_at(at).value() as *mut Parser).write(Parser::new()) };
+        }
+        // What the leader wrote is read by all lanes.
+        simt.sync_warp();
+    }
+
     /// *Collective.* A turn of a stream, if it is one that is served.
-    fn go_on<S: Simt>(&mut self, simt: &S, place: u32) {
+    pub(super) fn go_on<S: Simt>(&mut self, simt: &S, place: u32) {
         let Some(at) = self.seat_at(place) else {
             return;
         };
-        // SAFETY: a seat of the block, by its promise; the leader wrote it before the warp met.
-        let mut stand = unsafe { (at.value() as *const Stand).read() };
+        let mut stand = self.stand(at);
         if stand.generation == 0 {
             return;
         }
@@ -159,10 +167,13 @@ impl<'a> Server<'a> {
             return;
         };
         let mut counted = Counted::default();
+        if self.service == Service::Splice {
+            return self.join(simt, (at, stand), stream);
+        }
         let mut outcome = match self.service {
             Service::Echo => self.echo(simt, &mut stream, &mut counted),
-            Service::Discard => self.discard(simt, &mut stream, &mut counted),
-            Service::Source => self.pour(simt, &mut stream, &mut stand, &mut counted),
+            Service::Discard | Service::Splice => self.discard(simt, &mut stream, &mut counted),
+            Service::Source => self.pour(simt, &mut stream, &stand, &mut counted),
             Service::Http => {
                 let parser = parser_at(at);
                 self.converse(simt, &mut stream, (&mut stand, parser), &mut counted)
@@ -173,6 +184,8 @@ impl<'a> Server<'a> {
             is_broken = stream.ended(simt) != Some(Ended::Finished);
             outcome = Outcome::Over;
         }
+        stand.came = stand.came.wrapping_add(counted.came);
+        stand.went = stand.went.wrapping_add(counted.left);
         self.tally(simt, outcome, is_broken, &counted);
         match outcome {
             Outcome::Waits => stream.ring(simt),
@@ -201,7 +214,13 @@ impl<'a> Server<'a> {
         unsafe { Area::attach(region) }
     }
 
-    fn save<S: Simt>(&self, simt: &S, at: DeviceAddress, stand: &Stand) {
+    /// Where the stream of a seat stands.
+    pub(super) fn stand(&self, at: DeviceAddress) -> Stand {
+        // SAFETY: a seat of the block, by its promise; the leader wrote it before the warp met.
+        unsafe { (at.value() as *const Stand).read() }
+    }
+
+    pub(super) fn save<S: Simt>(&self, simt: &S, at: DeviceAddress, stand: &Stand) {
         // All lanes have read what the leader writes again.
         simt.sync_warp();
         if simt.is_leader() {
@@ -211,16 +230,19 @@ impl<'a> Server<'a> {
         simt.sync_warp();
     }
 
-    fn seat_at(&self, place: u32) -> Option<DeviceAddress> {
+    pub(super) fn seat_at(&self, place: u32) -> Option<DeviceAddress> {
         let offset = u64::from(place) * size_of::<Seat>() as u64;
         (place < self.table.places()).then(|| self.block.seats.offset(offset))
     }
 
-    fn tally<S: Simt>(&self, simt: &S, outcome: Outcome, is_broken: bool, counted: &Counted) {
-        if !simt.is_leader() {
-            return;
-        }
-        let count = |offset, value| self.count(offset, value);
+    pub(super) fn tally<S: Simt>(
+        &self,
+        simt: &S,
+        outcome: Outcome,
+        is_broken: bool,
+        counted: &Counted,
+    ) {
+        let count = |offset, value| self.count(simt, offset, value);
         count(offset_of!(ServeCounters, turns), 1);
         let is_over = u64::from(outcome == Outcome::Over);
         count(offset_of!(ServeCounters, ended), is_over);
@@ -235,9 +257,10 @@ impl<'a> Server<'a> {
         count(offset_of!(ServeCounters, refusals), refusals);
     }
 
-    /// By the leader.
-    fn count(&self, offset: usize, value: u64) {
+    /// *Collective.* Counts.
+    pub(super) fn count<S: Simt>(&self, simt: &S, offset: usize, value: u64) {
         if value > 0
+            && simt.is_leader()
             && let Some(counter) = self.counters.at((offset / 8) as u32)
         {
             counter.add_alone(value);

@@ -47,3 +47,4 @@ pub use extent::Extent;
 pub use progress::Stepping;
 pub use stream::Stream;
 pub use table::{Name, News, Table, Told};
+pub use words::Accepts;

@@ -133,19 +133,11 @@ impl Table {
         if listener >= self.listeners || self.accepts.is_null() {
             return None;
         }
-        let mut entry = 0;
-        if simt.is_leader() {
-            let at = self.accepts.offset(u64::from(listener) * 8);
-            // SAFETY: a word of the table, and the ring that it names, by its promise.
-            let ring = unsafe { Accepts::attach(at) };
-            entry = ring.and_then(Accepts::take).unwrap_or(0);
-        }
-        let entry = simt.shuffle_u64(entry, 0);
-        let generation = (entry >> 32) as u32;
-        (generation != 0).then_some(Name {
-            place: entry as u32,
-            generation,
-        })
+        let at = self.accepts.offset(u64::from(listener) * 8);
+        // SAFETY: a word of the table, which the host does not change, and the ring that it names,
+        // by its promise.
+        let ring = unsafe { Accepts::of_word(at) };
+        ring?.take(simt)
     }
 
     /// *Collective.* Waits for a stream to be accepted.

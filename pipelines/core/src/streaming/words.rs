@@ -6,9 +6,11 @@
 
 use core::mem::offset_of;
 
-use warpwire_device::Area;
+use warpwire_device::{Area, Simt};
 use warpwire_engine::streams::tables::{AcceptBlock, StreamWords};
 use warpwire_ring::{DeviceAddress, Location, Region, memory};
+
+use super::table::Name;
 
 /// The words of a stream.
 #[derive(Clone, Copy, Debug)]
@@ -139,24 +141,48 @@ const fn area(address: DeviceAddress, bytes: u32) -> Area {
     unsafe { Area::attach(region) }
 }
 
-/// A ring of accepted streams, which one reader has.
+/// A ring of names of streams, which one reader has: those that wait to be accepted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Accepts(DeviceAddress);
+pub struct Accepts(DeviceAddress);
 
 impl Accepts {
-    /// The ring whose address lies at an address; `None` if there is none.
+    /// Names a ring; `None` for null and for an address off its alignment.
     ///
     /// # Safety
-    /// At `at` lies such a word, and at what it says a live [`AcceptBlock`] with its entries, which
-    /// nobody else reads.
-    pub(super) unsafe fn attach(at: DeviceAddress) -> Option<Self> {
+    /// *The ring's promise*: at an aligned address lies a live [`AcceptBlock`] with its entries,
+    /// which nobody else reads.
+    pub unsafe fn attach(ring: DeviceAddress) -> Option<Self> {
+        let is_there = !ring.is_null() && ring.is_aligned(align_of::<AcceptBlock>() as u64);
+        is_there.then_some(Self(ring))
+    }
+
+    /// The ring whose address lies at an address.
+    ///
+    /// # Safety
+    /// At `at` lies such a word; and the ring's promise.
+    pub(super) unsafe fn of_word(at: DeviceAddress) -> Option<Self> {
         // SAFETY: passed on.
         let ring = DeviceAddress::new(unsafe { memory::load_u64(at) });
-        (!ring.is_null()).then_some(Self(ring))
+        // SAFETY: passed on.
+        unsafe { Self::attach(ring) }
+    }
+
+    /// *Collective.* Takes the oldest name, if there is one.
+    pub fn take<S: Simt>(self, simt: &S) -> Option<Name> {
+        let entry = match simt.is_leader() {
+            true => self.oldest().unwrap_or(0),
+            false => 0,
+        };
+        let entry = simt.shuffle_u64(entry, 0);
+        let generation = (entry >> 32) as u32;
+        (generation != 0).then_some(Name {
+            place: entry as u32,
+            generation,
+        })
     }
 
     /// Takes the oldest entry: generation above place.
-    pub(super) fn take(self) -> Option<u64> {
+    fn oldest(self) -> Option<u64> {
         let at = |offset: usize| self.0.offset(offset as u64);
         // SAFETY: a word of the ring, by the promise.
         let read = unsafe { memory::load_u32(at(offset_of!(AcceptBlock, read))) };

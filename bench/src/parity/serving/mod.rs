@@ -1,19 +1,23 @@
 //! Applications over streams: a server, and a carrier that the test plays, with peers who break.
 
+mod requests;
+
 use std::mem::offset_of;
 
 use warpwire_core::block::{Parameters as _, Steering};
 use warpwire_core::kernels::{ServeParameters, entries};
-use warpwire_core::serving::{FileEntry, Seat, ServeBlock, ServeCounters, Service, SiteBlock};
+use warpwire_core::serving::{Seat, ServeBlock, ServeCounters, Service};
 use warpwire_core::streaming::{Ended, TableBlock};
 use warpwire_device::KernelRow;
 use warpwire_engine::streams::Bits;
 use warpwire_engine::streams::tables::{
-    AcceptBlock, CLOSE, CLOSED, CONNECTED, PEER_CLOSED, RELEASE, StreamWords,
+    ABORT, AcceptBlock, CLOSE, CLOSED, CONNECTED, PEER_CLOSED, RELEASE, StreamWords,
 };
 use warpwire_nic::soft::Dice;
 use warpwire_protocols::stream::http::Limits;
 use warpwire_ring::DeviceAddress;
+
+use requests::{requests, site};
 
 use super::blocks::{Wrong, refuse};
 use super::plain::Outcome;
@@ -41,6 +45,7 @@ pub(super) fn cases(name: &str) -> Vec<Case> {
         of(Service::Discard, "discard"),
         of(Service::Source, "source"),
         of(Service::Http, "http"),
+        of(Service::Splice, "splice"),
     ]
 }
 
@@ -53,7 +58,8 @@ struct Scene {
     /// That, and others that are refused.
     blocks: DeviceAddress,
     table: TableBlock,
-    accepts: DeviceAddress,
+    /// Where the host tells of streams: its listener's ring, or pairs.
+    names: DeviceAddress,
     ring_bytes: u32,
     peers: Vec<Peer>,
     /// Pieces that came or left.
@@ -93,7 +99,7 @@ impl Scene {
             |block| &mut block.header,
             WRONG,
         )?;
-        let count = 2 + scene.dice.below(MOST_PEERS) as usize;
+        let count = 2 + 2 * scene.dice.below(MOST_PEERS / 2) as usize;
         for _ in 0..MOST_ROUNDS {
             let turns = 1 + scene
                 .dice
@@ -116,7 +122,7 @@ impl Scene {
         let mut dice = Dice::new(seed);
         let stage = Stage::of(512 << 10, Vec::new());
         let bits = |count| stage.cut(Bits::bytes(count) as usize);
-        let accepts = stage.place(AcceptBlock {
+        let names = stage.place(AcceptBlock {
             written: 0,
             depth: DEPTH,
             entries: stage.cut(DEPTH as usize * 8),
@@ -124,12 +130,16 @@ impl Scene {
             read: 0,
             reserved_read: [0; 31],
         });
+        let (listener, pairs) = match service {
+            Service::Splice => (DeviceAddress::NULL, names),
+            _ => (names, DeviceAddress::NULL),
+        };
         let table = TableBlock {
             header: TableBlock::HEADER,
             words: stage.cut(PLACES as usize * size_of::<StreamWords>()),
             asked: bits(PLACES),
             told: bits(PLACES + LISTENERS),
-            accepts: stage.place_all(&[DeviceAddress::NULL, accepts]),
+            accepts: stage.place_all(&[DeviceAddress::NULL, listener]),
             heartbeat: DeviceAddress::NULL,
             stale_ns: 0,
             place_count: PLACES,
@@ -147,6 +157,7 @@ impl Scene {
             source_bytes: dice.below(10_000),
             epoch_ns: u64::MAX,
             limits: Limits::default(),
+            pairs,
             service: service as u32,
             share: [20 + dice.below(80), 100 + dice.below(4000)][dice.below(2) as usize] as u32,
             most: 1 + dice.below(5) as u32,
@@ -160,7 +171,7 @@ impl Scene {
             service,
             block,
             table,
-            accepts,
+            names,
             peers: Vec::new(),
             pieces: 0,
             seen: Seen::default(),
@@ -194,50 +205,66 @@ impl Scene {
 
     /// Somebody new comes, now and then.
     fn open(&mut self, count: usize) {
-        let ring: AcceptBlock = self.stage.read_value(self.accepts);
+        let ring: AcceptBlock = self.stage.read_value(self.names);
         let is_taken = |place: u32| {
             let mut peers = self.peers.iter();
             peers.any(|peer| peer.place == place && !peer.is_over)
         };
-        let free = (0..PLACES).find(|place| !is_taken(*place));
-        let is_full = ring.written.wrapping_sub(ring.read) == ring.depth;
-        let Some(place) = free.filter(|_| self.peers.len() < count && !is_full) else {
+        let free: Vec<u32> = (0..PLACES).filter(|place| !is_taken(*place)).collect();
+        let at_once = if self.service == Service::Splice {
+            2
+        } else {
+            1
+        };
+        let room = ring.depth - ring.written.wrapping_sub(ring.read);
+        let is_time = self.peers.len() < count && self.dice.below(3) > 0;
+        let Some(places) = free.get(..at_once).filter(|_| is_time && room >= 2) else {
             return;
         };
-        if self.dice.below(3) == 0 {
-            return;
+        let mut next = ring.written;
+        for place in places {
+            let generation = self.begin(*place);
+            let slot = ring.entries.offset(u64::from(next % DEPTH) * 8);
+            let entry = u64::from(generation) << 32 | u64::from(*place);
+            self.stage.write_value(slot, entry);
+            next = next.wrapping_add(1);
+            let peer = self.peer(*place);
+            self.peers.push(peer);
         }
+        if let [.., one, other] = &mut self.peers[..]
+            && at_once == 2
+        {
+            one.wanted.clone_from(&other.to_send);
+            other.wanted.clone_from(&one.to_send);
+        }
+        let written = offset_of!(AcceptBlock, written) as u64;
+        self.stage.write_value(self.names.offset(written), next);
+        self.told().set(PLACES + 1);
+    }
+
+    /// A stream begins: its generation.
+    fn begin(&self, place: u32) -> u32 {
         let at = self.words(place);
         let before: StreamWords = self.stage.read_value(at);
         let generation = before.generation + 1;
-        let position = 0u32.wrapping_sub(self.dice.below(3000) as u32);
-        self.stage.write_value(
-            at,
-            StreamWords {
-                written: position,
-                consumed: position,
-                wishes: 0,
-                readable: position,
-                freed: position,
-                flags: CONNECTED,
-                cause: 0,
-                generation,
-                receive_ring: self.stage.cut(self.ring_bytes as usize),
-                send_ring: self.stage.cut(self.ring_bytes as usize),
-                receive_bytes: self.ring_bytes,
-                send_bytes: self.ring_bytes,
-                ..before
-            },
-        );
-        let slot = ring.entries.offset(u64::from(ring.written % DEPTH) * 8);
-        let entry = u64::from(generation) << 32 | u64::from(place);
-        self.stage.write_value(slot, entry);
-        let written = offset_of!(AcceptBlock, written) as u64;
-        let next = ring.written.wrapping_add(1);
-        self.stage.write_value(self.accepts.offset(written), next);
-        self.told().set(PLACES + 1);
-        let peer = self.peer(place);
-        self.peers.push(peer);
+        let position = 0u32.wrapping_sub(300 * place);
+        let words = StreamWords {
+            written: position,
+            consumed: position,
+            wishes: 0,
+            readable: position,
+            freed: position,
+            flags: CONNECTED,
+            cause: 0,
+            generation,
+            receive_ring: self.stage.cut(self.ring_bytes as usize),
+            send_ring: self.stage.cut(self.ring_bytes as usize),
+            receive_bytes: self.ring_bytes,
+            send_bytes: self.ring_bytes,
+            ..before
+        };
+        self.stage.write_value(at, words);
+        generation
     }
 
     fn peer(&mut self, place: u32) -> Peer {
@@ -248,7 +275,7 @@ impl Scene {
                 let bytes: Vec<u8> = bytes(&mut self.dice);
                 (bytes.clone(), bytes)
             }
-            Service::Discard => (bytes(&mut self.dice), Vec::new()),
+            Service::Discard | Service::Splice => (bytes(&mut self.dice), Vec::new()),
             Service::Source => {
                 let count = self.block.source_bytes;
                 let wanted = (0..count).map(|at| (at % u64::from(PATTERN)) as u8);
@@ -299,14 +326,15 @@ impl Scene {
             self.stage.write_value(at.offset(cause), ended as u32);
         }
         let place = peer.place;
-        peer.is_over = words.wishes & RELEASE != 0 && (all_read || peer.has_broken);
+        let is_lost = peer.has_broken || words.wishes & ABORT != 0;
+        peer.is_over = words.wishes & RELEASE != 0 && (all_read || is_lost);
         if flags != words.flags {
             let offset = offset_of!(StreamWords, flags) as u64;
             self.stage.write_value(at.offset(offset), flags);
             self.told().set(place);
         }
         let peer = &self.peers[number];
-        if peer.is_over && !peer.has_broken && peer.read != peer.wanted {
+        if peer.is_over && !is_lost && peer.read != peer.wanted {
             let (read, wanted) = (peer.read.len(), peer.wanted.len());
             return Err(format!(
                 "peer {number} read {read} bytes, not the {wanted} it must"
@@ -399,7 +427,10 @@ impl Scene {
         let ServeCounters {
             accepted, ended, ..
         } = counters;
-        let count = self.peers.len() as u64;
+        let count = match self.service {
+            Service::Splice => self.peers.len() as u64 / 2,
+            _ => self.peers.len() as u64,
+        };
         if (accepted, ended) != (count, count) || counters.broken > broken {
             return Err(format!("{count} peers, {broken} broke: {counters:?}"));
         }
@@ -464,111 +495,6 @@ fn right_and_wrong(block: ServeBlock) -> [ServeBlock; 10] {
             ..block
         },
     ]
-}
-
-/// The files that are served, in the order of their paths.
-fn files() -> [(&'static str, &'static str, Vec<u8>); 4] {
-    let text = |bytes: usize| (0..bytes).map(|at| (at * 7 + at / 251) as u8).collect();
-    [
-        ("/a", "text/html", text(0)),
-        ("/b.txt", "", text(100)),
-        ("/big", "image/png", text(9000)),
-        ("/folder/", "text/html; charset=utf-8", text(11)),
-    ]
-}
-
-fn site(stage: &Stage) -> DeviceAddress {
-    let entries = files().map(|(path, media, content)| FileEntry {
-        path: stage.place_all(path.as_bytes()),
-        media: stage.place_all(media.as_bytes()),
-        content: stage.place_all(&content),
-        content_bytes: content.len() as u64,
-        path_bytes: path.len() as u32,
-        media_bytes: media.len() as u32,
-    });
-    stage.place(SiteBlock {
-        files: stage.place_all(&entries),
-        file_count: entries.len() as u32,
-        reserved: 0,
-    })
-}
-
-/// What a client asks for, and what it must be answered.
-fn requests(dice: &mut Dice) -> (Vec<u8>, Vec<u8>) {
-    let (mut asks, mut answers) = (Vec::new(), Vec::new());
-    let mut is_over = false;
-    for _ in 0..dice.below(12) {
-        let (ask, answer, ends) = request(dice);
-        asks.extend(ask);
-        if !is_over {
-            answers.extend(answer);
-        }
-        is_over |= ends;
-    }
-    (asks, answers)
-}
-
-/// A request, its answer, and whether that is the last.
-fn request(dice: &mut Dice) -> (Vec<u8>, Vec<u8>, bool) {
-    let head = |status: &str, media: &str, length: usize, more: &str| {
-        let media = match media {
-            "" => "Content-Type: \r\n".to_owned(),
-            media => format!("Content-Type: {media}\r\n"),
-        };
-        format!("HTTP/1.1 {status}\r\n{media}Content-Length: {length}\r\n{more}\r\n").into_bytes()
-    };
-    let refused = |status: &str, more: &str| {
-        let reason = status.split_once(' ').map_or("", |(_, reason)| reason);
-        [
-            head(status, "text/plain", reason.len(), more),
-            reason.as_bytes().to_vec(),
-        ]
-        .concat()
-    };
-    let close = "Connection: close\r\n";
-    let files = files();
-    let [_, _, (path, media, content), _] = &files;
-    match dice.below(12) {
-        0..6 => {
-            let (path, media, content) = &files[dice.below(4) as usize];
-            let ask = format!("GET {path}?x HTTP/1.1\r\nHost: a\r\n\r\n");
-            let answer = [head("200 OK", media, content.len(), ""), content.clone()];
-            (ask.into_bytes(), answer.concat(), false)
-        }
-        6 => {
-            let ask = format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n");
-            let answer = head("200 OK", media, content.len(), "");
-            (ask.into_bytes(), answer, false)
-        }
-        7 => {
-            let ask = "GET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-            (ask.into(), refused("404 Not Found", close), true)
-        }
-        8 => {
-            let ask = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n12345";
-            let allow = "Allow: GET, HEAD\r\n";
-            (ask.into(), refused("405 Method Not Allowed", allow), false)
-        }
-        9 => {
-            let ask = "POST /a HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\
-                       Content-Length: 3\r\n\r\n123";
-            let allow = "Allow: GET, HEAD\r\n";
-            let answer = [
-                b"HTTP/1.1 100 Continue\r\n\r\n".to_vec(),
-                refused("405 Method Not Allowed", allow),
-            ];
-            (ask.into(), answer.concat(), false)
-        }
-        10 if dice.below(4) == 0 => {
-            let ask = "GET /a b HTTP/1.1\r\nHost: a\r\n\r\n";
-            (ask.into(), refused("400 Bad Request", close), true)
-        }
-        _ => {
-            let ask = "GET /none HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
-            let more = "Connection: keep-alive\r\n";
-            (ask.into(), refused("404 Not Found", more), false)
-        }
-    }
 }
 
 const WRONG: &[Wrong<ServeParameters>] = &[
