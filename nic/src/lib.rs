@@ -20,6 +20,7 @@ pub mod patience;
 pub mod pcap;
 pub mod soft;
 pub mod spec;
+pub mod steering;
 pub mod trouble;
 pub mod xdp;
 
@@ -30,6 +31,7 @@ pub use error::Error;
 pub use files::{NicFile, files};
 pub use patience::Patience;
 pub use spec::{NicKind, NicSpec};
+pub use steering::Steering;
 pub use trouble::{Severity, Trouble};
 
 use std::sync::Arc;
@@ -63,6 +65,11 @@ pub trait Nic: Send {
 
     /// Its queues; the blocks stay valid until the NIC is dropped.
     fn queues(&self) -> &[QueuePair];
+
+    /// Which queue packets of a flow come to, if the NIC knows.
+    fn steering(&self) -> Option<Steering> {
+        None
+    }
 
     /// The host's part (device model, kick proxy, control socket), to be polled while kernels run.
     /// Given out once; later calls return nothing.

@@ -208,6 +208,10 @@ impl<W: Wire> Scene<W> {
             resets_a_second: 10,
             address_count: 2,
             addresses: [0, 1, 0, 0, 0, 0, 0, 0].map(address),
+            homes: DeviceAddress::NULL,
+            handed: DeviceAddress::NULL,
+            home_count: 0,
+            number: 0,
         };
         Self {
             block: StreamBlock { ..block },

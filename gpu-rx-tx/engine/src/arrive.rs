@@ -55,7 +55,7 @@ pub(crate) fn look<R: Receive, E: Sum>(
 ) -> Seen {
     let headers = match fast(&frame.head(), frame.length()) {
         Fast::Parsed(headers) => headers,
-        Fast::Slow => match slow(reader, frame) {
+        Fast::Slow => match slow(frame.length(), |index| reader.piece(frame, index)) {
             Ok(headers) => headers,
             Err(reason) => return Seen::Dropped(reason),
         },
@@ -100,19 +100,19 @@ pub(crate) fn fast(head: &Piece<'_>, length: u32) -> Fast {
 /// All other headers.
 #[cold]
 #[inline(never)]
-pub(crate) fn slow<R: Receive>(
-    reader: &Reader<R>,
-    frame: &Frame<'_>,
+pub(crate) fn slow<'a>(
+    length: u32,
+    piece: impl Fn(u32) -> Option<Piece<'a>>,
 ) -> Result<Headers, DropReason> {
     let mut bytes = [0; MOST_HEADERS];
     let (mut count, mut index) = (0, 0);
     while count < MOST_HEADERS
-        && let Some(piece) = reader.piece(frame, index)
+        && let Some(piece) = piece(index)
     {
         count += copy(&piece, bytes.get_mut(count..).unwrap_or(&mut []));
         index += 1;
     }
-    walk(bytes.get(..count).unwrap_or(&[]), frame.length())
+    walk(bytes.get(..count).unwrap_or(&[]), length)
 }
 
 #[inline(never)]

@@ -9,12 +9,14 @@ use super::config::{AdapterConfig, FabricConfig, Impairments, SoftOptions};
 use super::fabric::{Fabric, PortId};
 use super::fault::Faults;
 use super::rings::QueueMemory;
+use super::spread::{DEFAULT_KEY, Spread};
 use super::switch::Owner;
 use crate::caps::{Caps, Features};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::patience::Patience;
 use crate::spec::NicSpec;
+use crate::steering::Steering;
 use crate::trouble::Trouble;
 use crate::{Nic, QueuePair};
 
@@ -22,6 +24,7 @@ use crate::{Nic, QueuePair};
 pub struct SoftNic {
     spec: NicSpec,
     caps: Caps,
+    steering: Option<Steering>,
     mac: [u8; 6],
     pairs: Vec<QueuePair>,
     fabric: Fabric,
@@ -147,6 +150,7 @@ impl Fabric {
         )];
         Ok(SoftNic {
             caps: caps(&config),
+            steering: steering(&config),
             spec,
             mac,
             pairs,
@@ -190,6 +194,10 @@ impl Nic for SoftNic {
 
     fn queues(&self) -> &[QueuePair] {
         &self.pairs
+    }
+
+    fn steering(&self) -> Option<Steering> {
+        self.steering.clone()
     }
 
     /// The fabric's service, for the first of its NICs that asks.
@@ -268,6 +276,13 @@ impl std::ops::Drop for SoftNic {
         }
         let _ = self.fabric.detach(self.port);
     }
+}
+
+/// Where packets come to, unless rules take some elsewhere.
+fn steering(config: &AdapterConfig) -> Option<Steering> {
+    let spread = Spread::new(&DEFAULT_KEY, config.queues);
+    let is_plain = config.rules.iter().all(|rule| rule.queue.is_none());
+    is_plain.then(|| Steering::new(move |from, to| spread.queue_of(from, to)))
 }
 
 fn caps(config: &AdapterConfig) -> Caps {

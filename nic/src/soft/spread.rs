@@ -1,5 +1,7 @@
 //! Receive-side scaling: the Toeplitz hash over addresses and ports, and the queue it names.
 
+use std::net::{IpAddr, SocketAddr};
+
 use super::packet::{Layers, Network};
 
 /// The key that the hash's published test vectors use.
@@ -74,6 +76,17 @@ impl Spread {
         Some((self.hash(input.get(..length + 4)?), HASH_PORTS))
     }
 
+    /// The queue of whole packets from an end to another one.
+    pub(super) fn queue_of(&self, from: SocketAddr, to: SocketAddr) -> u32 {
+        let octets = |end: SocketAddr| match end.ip() {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        let ports = [from.port().to_be_bytes(), to.port().to_be_bytes()];
+        let input = [octets(from), octets(to), ports.concat()].concat();
+        self.queue(self.hash(&input))
+    }
+
     /// The queue that a hash names.
     #[inline(always)]
     pub(super) fn queue(&self, hash: u32) -> u32 {
@@ -133,6 +146,16 @@ mod tests {
         .concat();
         assert_eq!(spread.hash(&input[..32]), 0x2cc1_8cd5);
         assert_eq!(spread.hash(&input), 0x4020_7d3d);
+        let spread = Spread::new(&DEFAULT_KEY, 128);
+        let ends = [
+            ("3ffe:2501:200:1fff::7", 2794),
+            ("3ffe:2501:200:3::1", 1766),
+        ];
+        let [from, to] = ends.map(|(address, port)| {
+            let address: IpAddr = address.parse().expect("address");
+            SocketAddr::new(address, port)
+        });
+        assert_eq!(spread.queue_of(from, to), 0x4020_7d3d % 128);
     }
 
     #[test]

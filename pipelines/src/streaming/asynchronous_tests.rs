@@ -3,7 +3,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::*;
 use crate::streaming::scene::{By, LIMIT, Scene, Sizes, text};
 
-const CARRIERS: [By; 4] = [By::Tcp, By::Fused, By::Kernel, By::Nic];
+const CARRIERS: [By; 6] = [
+    By::Tcp,
+    By::Queues,
+    By::Sliced,
+    By::Fused,
+    By::Kernel,
+    By::Nic,
+];
 
 fn scene(by: By) -> Scene {
     Scene::of(
@@ -102,7 +109,7 @@ fn breaks(by: By) {
     });
     let refused = match by {
         // There is one port, and somebody listens at it.
-        By::Tcp => {
+        By::Tcp | By::Queues | By::Sliced => {
             let at = std::net::SocketAddr::new(deaf.ip(), 9);
             client.connect(at, LIMIT).err()
         }

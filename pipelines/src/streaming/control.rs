@@ -1,12 +1,15 @@
 //! The host beside the engine: frames that are not TCP, and what they say about connections.
 
-use std::net::IpAddr;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
 
-use warpwire_engine::streams::tables::{Command, MOVED, TOO_BIG, UNREACHABLE};
+use warpwire_engine::streams::tables::{Command, HANDED, MOVED, TOO_BIG, UNREACHABLE};
 use warpwire_engine::tables::Path;
 use warpwire_protocols::tcp::{EphemeralPorts, Secret, Tuple};
 
 use super::commands::Commands;
+use super::endpoint::lock;
 use super::error::Error;
 use super::settings::StreamConfig;
 use super::slow::{Hop, IcmpReport, Moved, NoWay, Reported, SlowConfig, SlowCounters, SlowPath};
@@ -16,12 +19,13 @@ use crate::copies::CopyRing;
 /// The slow path, with its two rings.
 pub(super) struct Control {
     slow: SlowPath,
-    frames: CopyRing,
+    /// Of each block: frames for the host, and segments that came to others.
+    frames: Vec<(CopyRing, Option<CopyRing>)>,
     inject: CopyRing,
     /// A frame that its ring had no room for.
     held: Option<Vec<u8>>,
-    /// A next hop that moved, of which the engine was not told yet.
-    moved: Option<Moved>,
+    /// Commands that blocks were not given yet: next hops that moved.
+    waiting: VecDeque<(usize, Command)>,
     ports: EphemeralPorts,
     mac: [u8; 6],
 }
@@ -30,9 +34,11 @@ impl Control {
     pub(super) fn new(
         config: &StreamConfig,
         mac: [u8; 6],
-        table: &Table,
+        tables: &[Table],
         now_ns: u64,
     ) -> Result<Self, Error> {
+        let inject = tables.first().map(|table| table.inject.clone());
+        let inject = inject.ok_or(NO_QUEUES)?;
         let slow = SlowConfig {
             mac,
             mtu: config.mtu,
@@ -41,10 +47,13 @@ impl Control {
         };
         Ok(Self {
             slow: SlowPath::new(&slow, now_ns)?,
-            frames: table.slow.clone(),
-            inject: table.inject.clone(),
+            frames: tables
+                .iter()
+                .map(|table| (table.slow.clone(), table.handed.clone()))
+                .collect(),
+            inject,
             held: None,
-            moved: None,
+            waiting: VecDeque::new(),
             ports: EphemeralPorts::new(Secret(config.secret)),
             mac,
         })
@@ -52,18 +61,30 @@ impl Control {
 
     /// Takes what came, looks at the clock, and sends what is to be sent. Says whether there was
     /// anything.
-    pub(super) fn run(&mut self, now_ns: u64, commands: &mut Commands) -> Result<bool, Error> {
+    pub(super) fn run(&mut self, now_ns: u64, commands: &[Mutex<Commands>]) -> Result<bool, Error> {
         let mut reports = Vec::new();
         let slow = &mut self.slow;
-        let count = self.frames.drain(MOST_FRAMES, |_, frame| {
-            reports.extend(slow.on_frame(now_ns, frame));
-        });
+        let mut count = 0;
+        for (frames, _) in &self.frames {
+            count += frames.drain(MOST_FRAMES, |head, frame| {
+                if head.sequence & HANDED == 0 {
+                    reports.extend(slow.on_frame(now_ns, frame));
+                } else if let Some((_, Some(handed))) =
+                    self.frames.get(head.sequence as u32 as usize)
+                {
+                    // With no room it is lost, as it could have been: its sender repeats it.
+                    handed.offer(now_ns, frame);
+                }
+            });
+        }
         if slow.timeout_ns().is_some_and(|at_ns| at_ns <= now_ns) {
             slow.on_timer(now_ns);
         }
         for report in reports {
-            // With no slot it is lost, as the frame could have been.
-            commands.give(&command(&report), false)?;
+            // With no slot it is lost, as the frame could have been. One block has the connection.
+            for commands in commands {
+                lock(commands).give(&command(&report), false)?;
+            }
         }
         self.tell_moved(commands)?;
         let mut sent = false;
@@ -77,17 +98,20 @@ impl Control {
         Ok(count > 0 || sent)
     }
 
-    /// Tells the engine of next hops that moved, as far as there are slots.
-    fn tell_moved(&mut self, commands: &mut Commands) -> Result<(), Error> {
-        while let Some(moved) = self.moved.take().or_else(|| self.slow.take_moved()) {
-            let is_gateway = self.slow.is_gateway(moved.address);
-            if commands
-                .give(&moved_command(&moved, is_gateway), false)?
-                .is_none()
+    /// Tells the engines of next hops that moved, as far as there are slots.
+    fn tell_moved(&mut self, commands: &[Mutex<Commands>]) -> Result<(), Error> {
+        while let Some(moved) = self.slow.take_moved() {
+            let command = moved_command(&moved, self.slow.is_gateway(moved.address));
+            self.waiting
+                .extend((0..commands.len()).map(|block| (block, command)));
+        }
+        while let Some((block, command)) = self.waiting.front() {
+            if let Some(commands) = commands.get(*block)
+                && lock(commands).give(command, false)?.is_none()
             {
-                self.moved = Some(moved);
                 break;
             }
+            self.waiting.pop_front();
         }
         Ok(())
     }
@@ -111,10 +135,15 @@ impl Control {
         }))
     }
 
-    /// The next port for a connection to a peer.
-    pub(super) fn port(&mut self, local: IpAddr, remote: IpAddr, remote_port: u16) -> Option<u16> {
-        let tuple = Tuple::new(local, 0, remote, remote_port);
-        self.ports.choose(&tuple, |_| true)
+    /// The next port for a connection to a peer, of those that `fits`.
+    pub(super) fn port(
+        &mut self,
+        local: IpAddr,
+        peer: SocketAddr,
+        fits: impl Fn(u16) -> bool,
+    ) -> Option<u16> {
+        let tuple = Tuple::new(local, 0, peer.ip(), peer.port());
+        self.ports.choose(&tuple, fits)
     }
 
     /// The own address towards another one.
@@ -172,5 +201,12 @@ fn moved_command(moved: &Moved, is_gateway: bool) -> Command {
     }
 }
 
-/// Frames that are looked at before the engine goes on.
+/// What a NIC without queues is told.
+pub(super) const NO_QUEUES: Error = Error::Setting {
+    field: "nic",
+    value: 0,
+    must: "one with queues",
+};
+
+/// Frames of a block that are looked at before the engine goes on.
 const MOST_FRAMES: u32 = 32;

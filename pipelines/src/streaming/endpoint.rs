@@ -14,7 +14,7 @@ use warpwire_nic::Nic;
 use super::carriage::{self, Carriage};
 use super::error::Error;
 use super::listener::Listener;
-use super::places::Places;
+use super::places::{Places, Tables};
 use super::settings::StreamConfig;
 use super::slow::SlowCounters;
 use super::stream::Stream;
@@ -35,7 +35,7 @@ pub(super) struct Shared {
     carriage: Box<dyn Carriage>,
     news: AtomicBool,
     idle: Idle,
-    pub(super) table: Places,
+    pub(super) table: Tables,
 }
 
 /// Who has news: streams and listeners of which the engine did something. There is one for an
@@ -43,7 +43,7 @@ pub(super) struct Shared {
 pub struct News(Arc<Shared>);
 
 impl StreamEndpoint {
-    /// An endpoint over the first pair of rings of a NIC, that whoever waits for something of it
+    /// An endpoint over all pairs of rings of a NIC, that whoever waits for something of it
     /// steps; it stands still at other times, so who serves peers calls [`StreamEndpoint::step`].
     /// `services` are the NIC's, if no executor has them: they are run as the engine is.
     ///
@@ -57,12 +57,36 @@ impl StreamEndpoint {
         config: &StreamConfig,
     ) -> Result<Self, Error> {
         let idle: Idle = Arc::new(std::thread::yield_now);
-        let (tcp, places) = Tcp::start(clock, Arc::clone(&idle), nic, services, config)?;
-        Ok(Self::over(Box::new(tcp), places, idle))
+        let (tcp, tables) = Tcp::start(clock, Arc::clone(&idle), nic, services, config, None)?;
+        Ok(Self::over_all(Box::new(tcp), tables, idle))
     }
 
-    /// An endpoint over what carries streams.
+    /// An endpoint whose engines are the blocks of a kernel of their own on an executor, one for
+    /// each pair of rings of a NIC. `placement` is that of their warps. Who serves peers still calls
+    /// [`StreamEndpoint::step`] from time to time, or waits for something: the host answers what is
+    /// not TCP.
+    ///
+    /// # Errors
+    /// As [`StreamEndpoint::start_fused`]; a format without a kernel, an executor that refuses.
+    pub fn start(
+        executor: &CpuExecutor,
+        nic: &dyn Nic,
+        config: &StreamConfig,
+        placement: Placement,
+    ) -> Result<Self, Error> {
+        let idle: Idle = Arc::new(std::thread::yield_now);
+        let (clock, kernel) = (executor.clock(), Some((executor, placement)));
+        let started = Tcp::start(clock, Arc::clone(&idle), nic, Vec::new(), config, kernel);
+        let (tcp, tables) = started?;
+        Ok(Self::over_all(Box::new(tcp), tables, idle))
+    }
+
+    /// An endpoint over what carries streams, of one block.
     pub(super) fn over(carriage: Box<dyn Carriage>, table: Places, idle: Idle) -> Self {
+        Self::over_all(carriage, Tables::new(table, Vec::new()), idle)
+    }
+
+    fn over_all(carriage: Box<dyn Carriage>, table: Tables, idle: Idle) -> Self {
         Self {
             _service: None,
             shared: Arc::new(Shared {
@@ -156,7 +180,7 @@ impl News {
     /// whether there was any.
     pub fn drain(&self, mut each: impl FnMut(u32)) -> bool {
         let mut any = false;
-        self.0.table.told.drain(|number| {
+        self.0.table.drain_told(|number| {
             any = true;
             each(number);
         });
@@ -213,7 +237,7 @@ impl Shared {
         }
         read!(turns idle_turns received sent placed_bytes sent_bytes slow slow_lost injected);
         read!(inject_refused connected closed failed resets resets_held cookies accept_full);
-        read!(no_place no_chunk answers_lost displaced moved);
+        read!(no_place no_chunk answers_lost displaced moved handed taken);
         for (index, drop) in counters.drops.iter_mut().enumerate() {
             *drop = at(offset_of!(StreamCounters, drops) + index * 8);
         }

@@ -41,6 +41,9 @@ pub enum Error {
     /// Memory could not be had, or is not where it should be.
     #[error(transparent)]
     Memory(#[from] ArenaError),
+    /// There is no kernel for the NIC's rings.
+    #[error(transparent)]
+    Kernel(#[from] crate::runtime::Error),
     /// The executor took no more.
     #[error(transparent)]
     Executor(#[from] warpwire_gpu::executor::Error),

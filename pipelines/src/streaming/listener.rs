@@ -36,7 +36,7 @@ impl Listener {
 
     /// Its number among those of [`super::News`].
     pub fn number(&self) -> u32 {
-        self.shared.table.connections + self.index
+        self.shared.table.connections() + self.index
     }
 
     /// The next connection, if one waits.

@@ -21,6 +21,8 @@ mod rdma;
 #[cfg(test)]
 mod scene;
 mod settings;
+#[cfg(test)]
+mod several;
 pub mod slow;
 mod stream;
 #[cfg(test)]

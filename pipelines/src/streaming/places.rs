@@ -7,7 +7,7 @@
 
 use std::mem::offset_of;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use warpwire_engine::streams::Bits;
 use warpwire_engine::streams::tables::{AcceptBlock, StreamCounters, StreamWords};
@@ -35,6 +35,15 @@ pub(super) struct Places {
     /// A listener each.
     accepts: Vec<AcceptPlaces>,
     pub(super) connections: u32,
+}
+
+/// The places of all blocks of an endpoint under one row of numbers: those of a block follow those
+/// of the block before it, and listeners, which all blocks have, follow all places.
+pub(super) struct Tables {
+    first: Places,
+    others: Vec<Places>,
+    /// Whose turn it is to have a connection accepted.
+    turn: AtomicUsize,
 }
 
 /// What the host needs of a ring of accepted connections.
@@ -163,6 +172,102 @@ impl Places {
         // pairs with: the engine's acquire before it writes an entry again.
         read.store(index.wrapping_add(1), Ordering::Release);
         Ok(Some((entry as u32, (entry >> 32) as u32)))
+    }
+}
+
+impl Tables {
+    /// The places of a first block, and of others, which have as many each.
+    pub(super) const fn new(first: Places, others: Vec<Places>) -> Self {
+        Self {
+            first,
+            others,
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// Places of all blocks.
+    pub(super) fn connections(&self) -> u32 {
+        self.first.connections * (1 + self.others.len() as u32)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Places> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// The block of a place, and its number there.
+    fn at(&self, place: u32) -> (&Places, u32) {
+        let each = self.first.connections.max(1);
+        let other = (place / each).checked_sub(1);
+        let other = other.and_then(|other| self.others.get(other as usize));
+        other.map_or((&self.first, place), |other| (other, place % each))
+    }
+
+    /// The number of a place of a block among all.
+    pub(super) fn place(&self, block: usize, place: u32) -> u32 {
+        block as u32 * self.first.connections + place
+    }
+
+    /// See [`Places::word`].
+    pub(super) fn word(&self, place: u32, offset: usize) -> Result<&AtomicU32, ArenaError> {
+        let (block, place) = self.at(place);
+        block.word(place, offset)
+    }
+
+    /// See [`Places::long`].
+    pub(super) fn long(&self, place: u32, offset: usize) -> Result<&AtomicU64, ArenaError> {
+        let (block, place) = self.at(place);
+        block.long(place, offset)
+    }
+
+    /// See [`Places::bytes`].
+    pub(super) fn bytes<const N: usize>(
+        &self,
+        place: u32,
+        offset: usize,
+    ) -> Result<[u8; N], ArenaError> {
+        let (block, place) = self.at(place);
+        block.bytes(place, offset)
+    }
+
+    /// The application of a place did something.
+    pub(super) fn ask(&self, place: u32) {
+        let (block, place) = self.at(place);
+        block.asked.set(place);
+    }
+
+    /// Calls `each` with the number of every place and listener of which the engine did something.
+    pub(super) fn drain_told(&self, mut each: impl FnMut(u32)) {
+        let all = self.connections();
+        for (index, block) in self.all().enumerate() {
+            block
+                .told
+                .drain(|number| match number.checked_sub(block.connections) {
+                    None => each(self.place(index, number)),
+                    Some(listener) => each(all + listener),
+                });
+        }
+    }
+
+    /// A counter of all blocks together, by its offset in [`StreamCounters`].
+    pub(super) fn counter(&self, offset: usize) -> u64 {
+        self.all().map(|block| block.counter(offset)).sum()
+    }
+
+    /// Takes the oldest connection of some block that waits to be accepted: place and generation.
+    pub(super) fn accept(&self, listener: usize) -> Result<Option<(u32, u32)>, ArenaError> {
+        let count = 1 + self.others.len();
+        let turn = self.turn.load(Ordering::Relaxed);
+        for index in (0..count).map(|step| (turn + step) % count) {
+            let block = index
+                .checked_sub(1)
+                .and_then(|other| self.others.get(other));
+            let block = block.unwrap_or(&self.first);
+            if let Some((place, generation)) = block.accept(listener)? {
+                self.turn.store((index + 1) % count, Ordering::Relaxed);
+                return Ok(Some((self.place(index, place), generation)));
+            }
+        }
+        Ok(None)
     }
 }
 

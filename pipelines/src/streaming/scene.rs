@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use warpwire_gpu::executor::{Clock, IdlePolicy, Placement};
 use warpwire_gpu::{CpuExecutor, Service};
-use warpwire_nic::Nic as _;
 use warpwire_nic::soft::{
     AdapterConfig, Clock as FabricClock, Fabric, FabricConfig, Impairments, SoftNic,
 };
+use warpwire_nic::{Caps, Counters, Nic, NicSpec, QueuePair};
 use warpwire_protocols::rdma::Mtu;
 
 use super::*;
@@ -24,12 +24,79 @@ pub(super) const LIMIT: Duration = Duration::from_secs(20);
 pub(super) enum By {
     /// TCP, by an engine that whoever waits steps.
     Tcp,
+    /// TCP, by two engines over as many pairs of queues.
+    Queues,
+    /// TCP, by engines in a kernel on an executor, over two pairs of queues.
+    Sliced,
     /// Messages, by an engine that whoever waits steps.
     Fused,
     /// Messages, by an engine in a kernel on an executor.
     Kernel,
     /// Messages, by the NIC.
     Nic,
+}
+
+impl By {
+    pub(super) const fn is_tcp(self) -> bool {
+        matches!(self, Self::Tcp | Self::Queues | Self::Sliced)
+    }
+}
+
+/// How TCP is carried.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ways {
+    pub(super) queues: u32,
+    /// The NIC does not say where segments come to.
+    pub(super) is_blind: bool,
+    /// The engines are a kernel.
+    pub(super) in_kernel: bool,
+}
+
+impl Default for Ways {
+    fn default() -> Self {
+        Self {
+            queues: 1,
+            is_blind: false,
+            in_kernel: false,
+        }
+    }
+}
+
+/// A NIC that does not say where segments come to.
+struct Blind<'a>(&'a SoftNic);
+
+impl Nic for Blind<'_> {
+    fn spec(&self) -> &NicSpec {
+        self.0.spec()
+    }
+
+    fn caps(&self) -> &Caps {
+        self.0.caps()
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.0.mac()
+    }
+
+    fn queues(&self) -> &[QueuePair] {
+        self.0.queues()
+    }
+
+    fn take_services(&mut self) -> Vec<Box<dyn Service>> {
+        Vec::new()
+    }
+
+    fn counters(&self) -> Counters {
+        self.0.counters()
+    }
+
+    fn choices(&self) -> Vec<String> {
+        self.0.choices()
+    }
+
+    fn close(self: Box<Self>) -> Result<(), warpwire_nic::Error> {
+        Ok(())
+    }
 }
 
 /// What tests change of both carriers' settings.
@@ -83,9 +150,17 @@ impl Rest {
 impl Scene {
     /// Over TCP, with its settings changed.
     pub(super) fn new(link: Impairments, change: impl Fn(&mut StreamConfig)) -> Self {
-        let clock = Clock::machine();
-        let rest = Rest::new(&clock, link, None);
-        let mut service: Option<Box<dyn Service>> = Some(Box::new(rest.fabric.service()));
+        Self::over(Ways::default(), link, change)
+    }
+
+    /// Over TCP that is carried in some way.
+    pub(super) fn over(ways: Ways, link: Impairments, change: impl Fn(&mut StreamConfig)) -> Self {
+        let executor = ways.in_kernel.then(executor);
+        let clock = executor
+            .as_ref()
+            .map_or_else(Clock::machine, CpuExecutor::clock);
+        let rest = Rest::new(&clock, link, executor, ways.queues);
+        let mut service = rest.service();
         let ends = [0, 1].map(|number| {
             let own = [
                 format!("10.9.0.{}/24", number + 1),
@@ -101,7 +176,12 @@ impl Scene {
             change(&mut config);
             let services = service.take().into_iter().collect();
             let nic = &rest._nics[number];
-            let end = StreamEndpoint::start_fused(clock.clone(), nic, services, &config);
+            let blind = Blind(nic);
+            let nic: &dyn Nic = if ways.is_blind { &blind } else { nic };
+            let end = match &rest._executor {
+                Some(executor) => StreamEndpoint::start(executor, nic, &config, Placement::Any),
+                None => StreamEndpoint::start_fused(clock.clone(), nic, services, &config),
+            };
             end.expect("starts")
         });
         let by = By::Tcp;
@@ -110,8 +190,13 @@ impl Scene {
 
     /// Over any carrier.
     pub(super) fn of(by: By, link: Impairments, sizes: &Sizes) -> Self {
-        if by == By::Tcp {
-            return Self::new(link, |config| {
+        if by.is_tcp() {
+            let ways = Ways {
+                queues: if by == By::Tcp { 1 } else { 2 },
+                in_kernel: by == By::Sliced,
+                ..Ways::default()
+            };
+            return Self::over(ways, link, |config| {
                 config.connections = sizes.connections;
                 config.open = sizes.connections;
                 config.listeners = sizes.listeners;
@@ -122,20 +207,12 @@ impl Scene {
         let (clock, executor) = match by {
             By::Fused => (Clock::machine(), None),
             _ => {
-                let executor = CpuExecutor::builder().idle(IdlePolicy::POLITE).build();
-                let executor = executor.expect("builds");
+                let executor = executor();
                 (executor.clock(), Some(executor))
             }
         };
-        let rest = Rest::new(&clock, link, executor);
-        let mut service: Option<Box<dyn Service>> = match &rest._executor {
-            None => Some(Box::new(rest.fabric.service())),
-            Some(executor) => {
-                let fabric = Box::new(rest.fabric.service());
-                executor.add_service(fabric, Placement::Any).expect("runs");
-                None
-            }
-        };
+        let rest = Rest::new(&clock, link, executor, 1);
+        let mut service = rest.service();
         let config = RdmaConfig {
             connections: sizes.connections,
             ring_bytes: sizes.ring_bytes,
@@ -210,14 +287,18 @@ impl Scene {
 }
 
 impl Rest {
-    fn new(clock: &Clock, link: Impairments, executor: Option<CpuExecutor>) -> Self {
+    fn new(clock: &Clock, link: Impairments, executor: Option<CpuExecutor>, queues: u32) -> Self {
         let fabric = Fabric::new(
             FabricConfig::default(),
             FabricClock::Executor(clock.clone()),
         );
         let nics = [0, 1].map(|_| {
             let spec = "soft".parse().expect("is right");
-            let nic = fabric.plug(spec, AdapterConfig::default(), link);
+            let config = AdapterConfig {
+                queues,
+                ..AdapterConfig::default()
+            };
+            let nic = fabric.plug(spec, config, link);
             nic.expect("opens")
         });
         fabric.cable(nics[0].port(), nics[1].port());
@@ -227,6 +308,23 @@ impl Rest {
             fabric,
         }
     }
+
+    /// The fabric's service, if no executor takes it.
+    fn service(&self) -> Option<Box<dyn Service>> {
+        let fabric = Box::new(self.fabric.service());
+        match &self._executor {
+            None => Some(fabric),
+            Some(executor) => {
+                executor.add_service(fabric, Placement::Any).expect("runs");
+                None
+            }
+        }
+    }
+}
+
+fn executor() -> CpuExecutor {
+    let executor = CpuExecutor::builder().idle(IdlePolicy::POLITE).build();
+    executor.expect("builds")
 }
 
 /// Two ends that know each other's Ethernet addresses.

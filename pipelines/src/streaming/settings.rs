@@ -7,7 +7,8 @@ use warpwire_protocols::tcp::Config as TcpConfig;
 use super::error::Error;
 use super::slow::{InterfaceAddress, Route, SlowPath};
 
-/// How an endpoint of streams is made.
+/// How an endpoint of streams is made. What there can be of connections is for each pair of queues
+/// of the NIC.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StreamConfig {
     /// The own addresses; what comes for others is not ours.

@@ -473,7 +473,7 @@ impl Stream {
     }
 
     fn ask(&self) {
-        self.shared.table.asked.set(self.place);
+        self.shared.table.ask(self.place);
     }
 
     fn word(&self, offset: usize) -> Result<&AtomicU32, Error> {

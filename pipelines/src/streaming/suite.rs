@@ -11,6 +11,8 @@ use super::*;
 macro_rules! suite {
     ($($check:ident),* $(,)?) => {
         suite!(@ tcp Tcp $($check)*);
+        suite!(@ tcp_of_two_queues Queues $($check)*);
+        suite!(@ tcp_by_kernel Sliced $($check)*);
         suite!(@ messages Fused $($check)*);
         suite!(@ messages_by_kernel Kernel $($check)*);
         suite!(@ messages_by_nic Nic $($check)*);
@@ -158,7 +160,7 @@ fn addresses_are_taken_and_given_back(by: By) {
     let at = one.address();
     let full = end.listen(at, LIMIT).err().expect("there is one");
     assert!(matches!(full, Error::Full { .. }), "{full}");
-    if by != By::Tcp {
+    if !by.is_tcp() {
         // All endpoints of the machine share its addresses.
         let taken = other.ends[1].listen(at, LIMIT).err().expect("is taken");
         assert!(matches!(taken, Error::Taken { .. }), "{taken}");
@@ -294,7 +296,7 @@ fn a_writer_waits_for_its_reader(by: By) {
 }
 
 fn silence_is_a_cause(by: By) {
-    if by == By::Tcp {
+    if by.is_tcp() {
         // A minute and more, which is tested in virtual time.
         return;
     }
@@ -357,7 +359,8 @@ fn places_are_used_again_and_news_name_them(by: By) {
         |end| {
             let news = end.news().expect("is the first");
             assert!(end.news().is_none(), "there is one");
-            let mut streams: Vec<Option<Stream>> = (0..4).map(|_| None).collect();
+            // Places of two blocks at most.
+            let mut streams: Vec<Option<Stream>> = (0..8).map(|_| None).collect();
             let (mut ended, mut total) = (0, 0);
             let until = Instant::now() + LIMIT;
             while ended < count && Instant::now() < until {

@@ -24,24 +24,59 @@ use crate::copies::CopyRing;
 pub(super) struct Table {
     /// What applications use.
     pub(super) places: Places,
-    /// The [`StreamBlock`].
-    pub(super) block: DeviceAddress,
+    /// The block, which lies beside those of the other pairs of rings.
+    pub(super) block: StreamBlock,
     /// The [`CommandSlot`]s.
     pub(super) commands: DeviceAddress,
     /// Frames for the host.
     pub(super) slow: CopyRing,
     /// Frames of the host.
     pub(super) inject: CopyRing,
-    /// Handshakes of a listener.
-    pub(super) backlog: u32,
+    /// Segments that came to other pairs of rings; if there are any.
+    pub(super) handed: Option<CopyRing>,
+}
+
+/// What the blocks of an endpoint share.
+pub(super) struct Family {
+    pub(super) arena: Arc<Arena>,
+    /// Null for one block.
+    homes: DeviceAddress,
+    home_count: u32,
+}
+
+impl Family {
+    /// Lays out what so many blocks share, with room for the blocks and what names them.
+    pub(super) fn lay_out(blocks: u32, config: &StreamConfig) -> Result<Self, ArenaError> {
+        // Few connections should meet in one home.
+        let most = u64::from(config.connections) * u64::from(blocks) * 8;
+        let home_count = most.next_power_of_two().min(1 << 22) as u32;
+        let homes = if blocks > 1 {
+            home_count as usize * 8
+        } else {
+            0
+        };
+        let bytes = homes + blocks as usize * (size_of::<StreamBlock>() + 256) + 8192;
+        let arena = Arc::new(Arena::new(bytes, Location::PageableHost)?);
+        let homes = match blocks {
+            0 | 1 => DeviceAddress::NULL,
+            _ => arena.allocate(homes as u64, 128)?.address,
+        };
+        Ok(Self {
+            arena,
+            homes,
+            home_count,
+        })
+    }
 }
 
 impl Table {
-    /// Lays out the memory of an endpoint over one pair of rings.
+    /// Lays out the memory of an endpoint over one pair of rings, the `number`-th of a family.
     pub(super) fn lay_out(
         rings: &Rings,
         caps: &Caps,
         config: &StreamConfig,
+        family: &Family,
+        number: u32,
     ) -> Result<Self, ArenaError> {
         let arena = Arc::new(Arena::new(bytes(config), Location::PageableHost)?);
         let chunk_count = config.open * 2;
@@ -56,6 +91,14 @@ impl Table {
         let listeners = listeners(&places, config);
         let slow = copies(&arena, SLOW_FRAMES, slot_bytes(u32::from(config.mtu)))?;
         let inject = copies(&arena, INJECTED, slot_bytes(u32::from(config.mtu)))?;
+        let handed = match family.homes.is_null() {
+            true => None,
+            false => Some(copies(
+                &arena,
+                HANDED_OVER,
+                slot_bytes(u32::from(config.mtu)),
+            )?),
+        };
         let commands = row(COMMANDS, size_of::<CommandSlot>())?;
         let [asked, told] = places.bitmaps;
         let configs: [TcpConfig; 2] = [false, true].map(|is_six| config.of_version(is_six));
@@ -98,15 +141,20 @@ impl Table {
             resets_a_second: config.resets_a_second,
             address_count: config.addresses.len().min(ADDRESSES) as u32,
             addresses: addresses(config),
+            homes: family.homes,
+            handed: handed
+                .as_ref()
+                .map_or(DeviceAddress::NULL, |ring| ring.block),
+            home_count: family.home_count,
+            number,
         };
-        let block = arena.place(block)?.address;
         Ok(Self {
-            backlog: config.backlog,
             places,
             block,
             commands,
             slow,
             inject,
+            handed,
         })
     }
 }
@@ -202,7 +250,8 @@ const fn slot_bytes(mtu: u32) -> u32 {
 /// Bytes of everything but the rings of streams, with room for alignment.
 fn bytes(config: &StreamConfig) -> usize {
     let place = size_of::<ConnectionBlock>() + 4 + 8 + 4;
-    let copies = (SLOW_FRAMES + INJECTED) as usize * slot_bytes(u32::from(config.mtu)) as usize;
+    let copies = (SLOW_FRAMES + INJECTED + HANDED_OVER) as usize
+        * slot_bytes(u32::from(config.mtu)) as usize;
     Places::size(config.connections, config.listeners, accepts(config))
         + config.connections as usize * (place + 4)
         + buckets(config) as usize * 4
@@ -211,7 +260,6 @@ fn bytes(config: &StreamConfig) -> usize {
         + copies
         + COMMANDS as usize * size_of::<CommandSlot>()
         + Bits::bytes(config.connections) as usize
-        + size_of::<StreamBlock>()
         + 16384
 }
 
@@ -221,3 +269,5 @@ pub(super) const COMMANDS: u32 = 64;
 const SLOW_FRAMES: u32 = 256;
 /// Frames of the host that wait to be sent.
 const INJECTED: u32 = 64;
+/// Segments of other pairs of rings that wait for an engine.
+const HANDED_OVER: u32 = 256;

@@ -1,104 +1,157 @@
-//! TCP as what carries streams: an engine over one pair of rings of a NIC, and the slow path beside
-//! it.
+//! TCP as what carries streams: an engine over each pair of rings of a NIC, and the slow path beside
+//! them.
 #![expect(
     unsafe_code,
     reason = "attaching carries the promise that all tables are live"
 )]
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
+use warpwire_core::block::{Parameters as _, Steering as Obeyed};
+use warpwire_core::kernels::StreamParameters;
 use warpwire_engine::streams::tables::{
-    BUSY, CONNECT, Command, LISTEN, NO_CHUNK, NO_PLACE, UNLISTEN,
+    BUSY, CONNECT, Command, DONE, LISTEN, NO_CHUNK, NO_PLACE, StreamBlock, UNLISTEN,
 };
 use warpwire_engine::tables::Path;
-use warpwire_gpu::executor::Clock;
-use warpwire_gpu::{Arena, Service};
-use warpwire_nic::Nic;
-use warpwire_ring::Cause;
+use warpwire_gpu::executor::{Clock, Control as Words, Grid, Launch, Parameters, Placement};
+use warpwire_gpu::{Arena, CpuExecutor, Service};
+use warpwire_nic::{Nic, Steering};
+use warpwire_ring::{Cause, DeviceAddress};
 
 use super::carriage::{self, Carriage};
 use super::commands::{Answered, Commands};
-use super::control::Control;
+use super::control::{Control, NO_QUEUES};
 use super::driver::{self, Driver};
 use super::endpoint::{full, lock};
 use super::error::Error;
-use super::places::Places;
+use super::places::Tables;
 use super::settings::StreamConfig;
 use super::slow::SlowCounters;
-use super::table::{Table, address_words};
+use super::table::{Family, Table, address_words};
 use crate::messaging::Idle;
-use crate::runtime::format_word;
+use crate::runtime::{Kit, format_word};
 
-/// An engine of TCP.
+/// Engines of TCP, one for each pair of rings.
 pub(super) struct Tcp {
     /// Goes before the memory that it works on.
-    seat: Mutex<Seat>,
+    runs: Runs,
+    host: Mutex<Host>,
     control: Mutex<Control>,
-    commands: Mutex<Commands>,
+    /// Of each block.
+    commands: Vec<Mutex<Commands>>,
     /// Listeners that are in use.
     listeners: Mutex<Vec<bool>>,
+    /// Where segments come to, if the NIC knows.
+    steering: Option<Steering>,
+    /// The block that opens the next connection.
+    turn: AtomicUsize,
     clock: Clock,
     idle: Idle,
     /// Handshakes of a listener.
     backlog: u32,
+    /// Places of a block.
+    connections: u32,
     _memory: Vec<Arc<Arena>>,
+}
+
+/// Where the engines run.
+enum Runs {
+    /// In whoever steps them.
+    Stepped(Vec<Mutex<Seat>>),
+    /// In a kernel of their own.
+    Kernel(Launch),
 }
 
 struct Seat {
     /// None after its end.
     driver: Option<Box<dyn Driver>>,
     ended: Option<Cause>,
-    /// The host's part of the NIC, where the engine's thread has it as well.
+}
+
+/// What else has to be done from time to time.
+struct Host {
+    /// The host's part of the NIC, where nobody else has it.
     services: Vec<Box<dyn Service>>,
-    /// Rounds, to look after the rest from time to time.
     rounds: u32,
 }
 
 impl Tcp {
-    /// Takes the first pair of rings of a NIC. Also the places of its streams.
+    /// Takes all pairs of rings of a NIC, for engines that whoever steps them runs, or for a kernel
+    /// on an executor. Also the places of the streams.
     pub(super) fn start(
         clock: Clock,
         idle: Idle,
         nic: &dyn Nic,
         services: Vec<Box<dyn Service>>,
         config: &StreamConfig,
-    ) -> Result<(Self, Places), Error> {
+        kernel: Option<(&CpuExecutor, Placement)>,
+    ) -> Result<(Self, Tables), Error> {
         config.check()?;
-        let rings = nic.queues().first().ok_or(Error::Setting {
-            field: "nic",
-            value: 0,
-            must: "one with queues",
-        })?;
-        let table = Table::lay_out(rings, nic.caps(), config)?;
-        let control = Control::new(config, nic.mac(), &table, clock.now_ns())?;
-        let mut memory = vec![
-            Arc::clone(&table.places.arena),
-            Arc::clone(&table.places.chunks),
-        ];
-        memory.extend(rings.memory.iter().cloned());
-        let format = format_word(&rings.receive).unwrap_or("unknown");
-        // SAFETY: the table holds the block and all that it points to, and the endpoint keeps the
-        // memory; the rings are the NIC's first, driven by this engine alone.
-        let driver = unsafe { driver::attach(format, table.block, &clock) };
-        let driver = driver.map_err(|cause| Error::Ended { cause })?;
+        let queues = nic.queues();
+        let format = queues.first().map(|rings| format_word(&rings.receive));
+        let format = format.ok_or(NO_QUEUES)?.unwrap_or("unknown");
+        let family = Family::lay_out(queues.len() as u32, config)?;
+        let rings = queues.iter().zip(0..);
+        let lay_out = |(rings, number)| Table::lay_out(rings, nic.caps(), config, &family, number);
+        let tables: Vec<Table> = rings.map(lay_out).collect::<Result<_, _>>()?;
+        let control = Control::new(config, nic.mac(), &tables, clock.now_ns())?;
+        let mut memory = vec![Arc::clone(&family.arena)];
+        for (table, rings) in tables.iter().zip(queues) {
+            memory.extend([&table.places.arena, &table.places.chunks].map(Arc::clone));
+            memory.extend(rings.memory.iter().cloned());
+        }
+        let blocks: Vec<StreamBlock> = tables.iter().map(|table| table.block).collect();
+        let first = family.arena.place_all(&blocks)?.address;
+        let runs = match kernel {
+            None => stepped(format, first, blocks.len(), &clock)?,
+            Some((executor, placement)) => {
+                let at = (first, blocks.len() as u32);
+                launch(format, at, &family.arena, &memory, executor, placement)?
+            }
+        };
         let tcp = Self {
-            seat: Mutex::new(Seat {
-                driver: Some(driver),
-                ended: None,
+            runs,
+            host: Mutex::new(Host {
                 services,
                 rounds: 0,
             }),
             control: Mutex::new(control),
-            commands: Mutex::new(Commands::new(&table)),
+            commands: tables.iter().map(Commands::new).map(Mutex::new).collect(),
             listeners: Mutex::new(vec![false; config.listeners as usize]),
+            steering: nic.steering(),
+            turn: AtomicUsize::new(0),
             clock,
             idle,
-            backlog: table.backlog,
+            backlog: config.backlog,
+            connections: config.connections,
             _memory: memory,
         };
-        Ok((tcp, table.places))
+        let mut places = tables.into_iter().map(|table| table.places);
+        let first = places.next().ok_or(NO_QUEUES)?;
+        Ok((tcp, Tables::new(first, places.collect())))
+    }
+
+    /// What has to be done beside the engines. Says whether there was anything.
+    fn look_after(&self, busy: bool) -> bool {
+        let mut host = match self.host.try_lock() {
+            Ok(host) => host,
+            Err(TryLockError::Poisoned(host)) => host.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let mut more = false;
+        for service in &mut host.services {
+            more |= service.run(SERVICE_BUDGET) > 0;
+        }
+        host.rounds = host.rounds.wrapping_add(1);
+        let is_idle = !busy && !more;
+        if is_idle || host.rounds.is_multiple_of(CONTROL_PERIOD) {
+            let run = lock(&self.control).run(self.clock.now_ns(), &self.commands);
+            more |= run.unwrap_or(false);
+        }
+        more
     }
 
     /// Steps until `look` finds something.
@@ -111,15 +164,19 @@ impl Tcp {
         carriage::wait(self, &self.idle, (what, patience), look)
     }
 
-    /// Gives a command and waits for the answer.
-    fn command(&self, command: &Command, patience: Duration) -> Result<Answered, Error> {
+    /// Gives a block a command and waits for the answer.
+    fn command(
+        &self,
+        block: usize,
+        command: &Command,
+        patience: Duration,
+    ) -> Result<Answered, Error> {
         let what = "the engine did not answer";
-        let number = self.wait(what, patience, || {
-            Ok(lock(&self.commands).give(command, true)?)
-        })?;
-        let answer = self.wait(what, patience, || Ok(lock(&self.commands).answer(number)?));
+        let commands = self.commands.get(block).ok_or(NO_QUEUES)?;
+        let number = self.wait(what, patience, || Ok(lock(commands).give(command, true)?))?;
+        let answer = self.wait(what, patience, || Ok(lock(commands).answer(number)?));
         if answer.is_err() {
-            lock(&self.commands).forget(number);
+            lock(commands).forget(number);
         }
         answer
     }
@@ -131,51 +188,126 @@ impl Tcp {
         })
     }
 
-    /// The next port towards a peer.
-    fn port(&self, to: SocketAddr) -> Result<u16, Error> {
+    /// The next port towards a peer, for a connection of a block: where the NIC knows, one whose
+    /// segments come to the block's queue.
+    fn port(&self, block: usize, to: SocketAddr) -> Result<u16, Error> {
         let mut control = lock(&self.control);
         let local = control.source(to.ip())?;
-        let port = control.port(local, to.ip(), to.port());
-        port.ok_or(Error::Taken {
+        let fits = |port| match &self.steering {
+            Some(steering) => steering.queue(to, SocketAddr::new(local, port)) as usize == block,
+            None => true,
+        };
+        control.port(local, to, fits).ok_or(Error::Taken {
             what: "every port towards",
             address: to,
         })
+    }
+
+    /// Ends what so many blocks listen for.
+    fn end_to_listen(&self, listener: u32, blocks: usize) -> bool {
+        let command = Command {
+            kind: UNLISTEN,
+            listener,
+            ..Command::default()
+        };
+        let end = |block| self.command(block, &command, LAST_PATIENCE).is_ok();
+        (0..blocks).fold(true, |all, block| all & end(block))
+    }
+}
+
+/// Engines that whoever steps them runs.
+fn stepped(format: &str, first: DeviceAddress, count: usize, clock: &Clock) -> Result<Runs, Error> {
+    let mut seats = Vec::new();
+    for number in 0..count {
+        let block = first.offset((number * size_of::<StreamBlock>()) as u64);
+        // SAFETY: the tables hold the block and all that it points to, and the endpoint keeps the
+        // memory; the rings are those of one pair of the NIC, driven by this engine alone.
+        let driver = unsafe { driver::attach(format, block, clock) };
+        let driver = driver.map_err(|cause| Error::Ended { cause })?;
+        seats.push(Mutex::new(Seat {
+            driver: Some(driver),
+            ended: None,
+        }));
+    }
+    Ok(Runs::Stepped(seats))
+}
+
+/// Engines that are the blocks of a kernel.
+fn launch(
+    format: &str,
+    (blocks, block_count): (DeviceAddress, u32),
+    arena: &Arc<Arena>,
+    memory: &[Arc<Arena>],
+    executor: &CpuExecutor,
+    placement: Placement,
+) -> Result<Runs, Error> {
+    let row = Kit::streams(format)?;
+    let control = Words::allocate(arena, block_count)?;
+    let parameters = StreamParameters {
+        header: StreamParameters::HEADER,
+        steering: Obeyed {
+            stop: control.stop_address(),
+            heartbeats: DeviceAddress::NULL,
+            turns: 0,
+        },
+        blocks,
+        block_count,
+        reserved: 0,
+    };
+    let at = arena.place(parameters)?.address;
+    // SAFETY: such parameters lie there; the tables hold the blocks and all that they point to, the
+    // rings are the NIC's, and each is driven by one block alone.
+    let parameters = unsafe { Parameters::new(at, StreamParameters::LAYOUT, memory.to_vec()) };
+    let grid = Grid {
+        blocks: block_count,
+        warps: 1,
+    };
+    let parameters = parameters.control(control);
+    Ok(Runs::Kernel(
+        executor.launch_on(row, grid, parameters, placement)?,
+    ))
+}
+
+impl Seat {
+    /// One round. Says whether there was work.
+    fn step(&mut self) -> bool {
+        match self.driver.as_mut().map(|driver| driver.step()) {
+            None => false,
+            Some(Ok(busy)) => busy,
+            Some(Err(cause)) => {
+                self.ended = Some(cause);
+                self.driver = None;
+                false
+            }
+        }
     }
 }
 
 impl Carriage for Tcp {
     fn step(&self) -> bool {
-        let mut seat = match self.seat.try_lock() {
-            Ok(seat) => seat,
-            Err(TryLockError::Poisoned(seat)) => seat.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
-        };
-        let Some(driver) = &mut seat.driver else {
-            return false;
-        };
-        let mut busy = match driver.step() {
-            Ok(busy) => busy,
-            Err(cause) => {
-                seat.ended = Some(cause);
-                seat.driver = None;
-                return false;
+        let mut busy = false;
+        if let Runs::Stepped(seats) = &self.runs {
+            for seat in seats {
+                busy |= match seat.try_lock() {
+                    Ok(mut seat) => seat.step(),
+                    Err(TryLockError::Poisoned(seat)) => seat.into_inner().step(),
+                    // Another thread is at it.
+                    Err(TryLockError::WouldBlock) => false,
+                };
             }
-        };
-        for service in &mut seat.services {
-            busy |= service.run(SERVICE_BUDGET) > 0;
         }
-        seat.rounds = seat.rounds.wrapping_add(1);
-        if !busy || seat.rounds.is_multiple_of(CONTROL_PERIOD) {
-            let mut commands = lock(&self.commands);
-            let run = lock(&self.control).run(self.clock.now_ns(), &mut commands);
-            busy |= run.unwrap_or(false);
-        }
-        busy
+        self.look_after(busy) || busy
     }
 
     fn ended(&self) -> Option<Cause> {
-        // Whoever is at it will see.
-        self.seat.try_lock().ok()?.ended
+        match &self.runs {
+            // Whoever is at one will see.
+            Runs::Stepped(seats) => seats.iter().find_map(|seat| seat.try_lock().ok()?.ended),
+            Runs::Kernel(launch) if launch.is_finished() => {
+                Some(launch.report().cause().unwrap_or(Cause::EngineNotRunning))
+            }
+            Runs::Kernel(_) => None,
+        }
     }
 
     fn connect(&self, to: SocketAddr, patience: Duration) -> Result<(u32, u32), Error> {
@@ -183,8 +315,10 @@ impl Carriage for Tcp {
         let left = || patience.saturating_sub(started.elapsed());
         let path = self.path(to.ip(), patience)?;
         let is_on_link = lock(&self.control).is_on_link(to.ip());
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let block = turn % self.commands.len().max(1);
         for _ in 0..MOST_PORTS {
-            let port = self.port(to)?;
+            let port = self.port(block, to)?;
             let command = Command {
                 kind: CONNECT,
                 config: u32::from(to.is_ipv6()),
@@ -196,12 +330,15 @@ impl Carriage for Tcp {
                 is_on_link: u32::from(is_on_link),
                 ..Command::default()
             };
-            let answer = self.command(&command, left())?;
+            let answer = self.command(block, &command, left())?;
             match answer.outcome {
                 BUSY => {}
                 NO_PLACE => return Err(full("a connection", "connections")),
                 NO_CHUNK => return Err(full("the bytes of a connection", "open")),
-                _ if answer.is_done() => return Ok((answer.place, answer.generation)),
+                _ if answer.is_done() => {
+                    let place = block as u32 * self.connections + answer.place;
+                    return Ok((place, answer.generation));
+                }
                 outcome => {
                     let what = "open a connection";
                     return Err(Error::Refused { what, outcome });
@@ -235,30 +372,30 @@ impl Carriage for Tcp {
             },
             ..Command::default()
         };
-        let answer = self.command(&command, patience)?;
-        match answer.outcome {
-            BUSY => Err(Error::Taken {
-                what: "port",
-                address: at,
-            }),
-            _ if answer.is_done() => {
-                *taken = true;
-                Ok((index, at))
-            }
-            outcome => Err(Error::Refused {
-                what: "listen",
-                outcome,
-            }),
+        for block in 0..self.commands.len() {
+            let answer = self.command(block, &command, patience);
+            let refused = match answer.map(|answer| answer.outcome) {
+                Ok(DONE) => continue,
+                Ok(BUSY) => Error::Taken {
+                    what: "port",
+                    address: at,
+                },
+                Ok(outcome) => Error::Refused {
+                    what: "listen",
+                    outcome,
+                },
+                Err(error) => error,
+            };
+            // Those before it listen already.
+            self.end_to_listen(index, block);
+            return Err(refused);
         }
+        *taken = true;
+        Ok((index, at))
     }
 
     fn unlisten(&self, listener: u32) -> bool {
-        let command = Command {
-            kind: UNLISTEN,
-            listener,
-            ..Command::default()
-        };
-        self.command(&command, LAST_PATIENCE).is_ok()
+        self.end_to_listen(listener, self.commands.len())
     }
 
     fn leave(&self, listener: u32) {

@@ -50,17 +50,82 @@ pub(super) enum Seen {
     Segment,
 }
 
+/// The bytes of a frame.
+pub(super) trait Bytes {
+    /// Of the whole frame.
+    fn length(&self) -> u32;
+
+    /// A piece, if there are so many.
+    fn piece(&self, index: u32) -> Option<Piece<'_>>;
+
+    /// The first piece.
+    fn head(&self) -> Piece<'_>;
+
+    /// Whether the NIC says that the transport's checksum holds.
+    fn is_verified(&self) -> bool;
+}
+
+/// A frame in slots of a receive queue.
+pub(super) struct Slots<'a, R> {
+    pub(super) reader: &'a Reader<R>,
+    pub(super) frame: &'a Frame<'a>,
+}
+
+impl<R: Receive> Bytes for Slots<'_, R> {
+    #[inline(always)]
+    fn length(&self) -> u32 {
+        self.frame.length()
+    }
+
+    #[inline(always)]
+    fn piece(&self, index: u32) -> Option<Piece<'_>> {
+        self.reader.piece(self.frame, index)
+    }
+
+    #[inline(always)]
+    fn head(&self) -> Piece<'_> {
+        self.frame.head()
+    }
+
+    #[inline(always)]
+    fn is_verified(&self) -> bool {
+        let meta = self.reader.meta(self.frame);
+        meta.present.contains(MetaFlags::L4_OK)
+    }
+}
+
+/// A frame that lies in one piece.
+impl Bytes for Piece<'_> {
+    fn length(&self) -> u32 {
+        Piece::length(self)
+    }
+
+    fn piece(&self, index: u32) -> Option<Piece<'_>> {
+        (index == 0).then_some(*self)
+    }
+
+    fn head(&self) -> Piece<'_> {
+        *self
+    }
+
+    fn is_verified(&self) -> bool {
+        false
+    }
+}
+
+/// Looks at a frame that lies in one piece.
+#[cold]
+#[inline(never)]
+pub(super) fn look_at(frame: &Piece<'_>, block: &StreamBlock, arrival: &mut Arrival) -> Seen {
+    look(frame, block, arrival)
+}
+
 /// Looks at a frame: headers, lengths, checksums; a segment is then in `arrival`.
 #[inline(always)]
-pub(super) fn look<R: Receive>(
-    reader: &Reader<R>,
-    frame: &Frame<'_>,
-    block: &StreamBlock,
-    arrival: &mut Arrival,
-) -> Seen {
+pub(super) fn look<B: Bytes>(frame: &B, block: &StreamBlock, arrival: &mut Arrival) -> Seen {
     let headers = match fast(&frame.head(), frame.length()) {
         Fast::Parsed(headers) => headers,
-        Fast::Slow => match slow(reader, frame) {
+        Fast::Slow => match slow(frame.length(), |index| frame.piece(index)) {
             Ok(headers) => headers,
             Err(reason) => return Seen::Dropped(reason),
         },
@@ -70,28 +135,21 @@ pub(super) fn look<R: Receive>(
     }
     let mut network = [0; NETWORK_WORDS];
     let l3 = u32::from(headers.l3);
-    load(reader, frame, l3, network_words(&headers), &mut network);
+    load(frame, l3, network_words(&headers), &mut network);
     let count = usize::from(headers.payload - headers.l4) / 4;
-    load(
-        reader,
-        frame,
-        u32::from(headers.l4),
-        count,
-        &mut arrival.words,
-    );
+    load(frame, u32::from(headers.l4), count, &mut arrival.words);
     if !arrival.name(&headers, &network, block) {
         return Seen::Foreign;
     }
     if headers.ip_version == 4 && !sum_words(&network).holds() {
         return Seen::Dropped(DropReason::Ipv4Checksum);
     }
-    let meta = || reader.meta(frame).present;
     if block.policy & 0xff == Policy::Trust as u32
-        || block.policy & TRUST_META != 0 && meta().contains(MetaFlags::L4_OK)
+        || block.policy & TRUST_META != 0 && frame.is_verified()
     {
         return Seen::Segment;
     }
-    let payload = sum::frame(reader, frame, u32::from(headers.payload), arrival.length);
+    let payload = sum::frame(frame, u32::from(headers.payload), arrival.length);
     let state = judge(
         arrival.checksum(),
         arrival.pseudo(&headers),
@@ -105,28 +163,30 @@ pub(super) fn look<R: Receive>(
 
 /// Loads header words from byte `offset` of a frame on; those behind `count` become zeros.
 #[inline(always)]
-fn load<R: Receive>(
-    reader: &Reader<R>,
-    frame: &Frame<'_>,
-    offset: u32,
-    count: usize,
-    into: &mut [u32],
-) {
+fn load<B: Bytes>(frame: &B, offset: u32, count: usize, into: &mut [u32]) {
     let count = count.min(into.len());
     let (words, rest) = into.split_at_mut_checked(count).unwrap_or_default();
     rest.fill(0);
     if !frame.head().be_words(offset, words) {
-        pieces(reader, frame, offset, words);
+        pieces(frame, offset, words);
     }
 }
 
 /// Header words that lie in several pieces.
 #[cold]
 #[inline(never)]
-fn pieces<R: Receive>(reader: &Reader<R>, frame: &Frame<'_>, offset: u32, words: &mut [u32]) {
+fn pieces<B: Bytes>(frame: &B, offset: u32, words: &mut [u32]) {
     for (word, at) in words.iter_mut().zip((offset..).step_by(4)) {
         let mut bytes = [0; 4];
-        reader.copy_out(frame, at, &mut bytes);
+        let (mut skip, mut done, mut index) = (at, 0, 0);
+        while let Some(piece) = frame.piece(index)
+            && let Some(rest) = bytes.get_mut(done..)
+            && !rest.is_empty()
+        {
+            done += piece.copy_out(skip, rest);
+            skip = skip.saturating_sub(piece.length());
+            index += 1;
+        }
         *word = u32::from_be_bytes(bytes);
     }
 }

@@ -78,6 +78,7 @@ impl<'a> Book<'a> {
             && block.chunk_bytes.is_power_of_two()
             && block.chunk_bytes >= LEAST_CHUNK
             && block.command_count.is_power_of_two()
+            && (block.homes.is_null() || block.home_count.is_power_of_two())
             && block.config_count > 0;
         let configs = || (0..block.config_count).all(|index| book.is_sound(index));
         (is_sound && configs()).then_some(book)
@@ -223,6 +224,51 @@ impl<'a> Book<'a> {
         unsafe { memory::store_release_u32(ring.written, written.wrapping_add(1)) };
     }
 
+    fn home(&self, hash: u32) -> Option<DeviceAddress> {
+        let index = hash & self.block.home_count.wrapping_sub(1);
+        let at = self.block.homes.offset(u64::from(index) * 8);
+        (!self.block.homes.is_null()).then_some(at)
+    }
+
+    /// The other block whose connections of such a hash are, if one has any.
+    pub(super) fn elsewhere(&self, hash: u32) -> Option<u32> {
+        // SAFETY: within the table, by the engine's promise. pairs with: the claim of that block.
+        let word = unsafe { memory::load_acquire_u64(self.home(hash)?) };
+        let owner = (word >> 32) as u32;
+        (word as u32 > 0 && owner != self.block.number).then_some(owner)
+    }
+
+    /// A connection of such a hash begins here; not if another block has some.
+    pub(super) fn claim(&self, hash: u32) -> bool {
+        let Some(at) = self.home(hash) else {
+            return true;
+        };
+        // SAFETY: within the table, by the engine's promise.
+        let mut word = unsafe { memory::load_acquire_u64(at) };
+        for _ in 0..TRIES {
+            let (owner, count) = ((word >> 32) as u32, word as u32);
+            if count > 0 && owner != self.block.number {
+                return false;
+            }
+            let mine = u64::from(self.block.number) << 32 | u64::from(count.wrapping_add(1));
+            // SAFETY: as above. pairs with: blocks that look who has such connections.
+            let before = unsafe { memory::remote_compare_swap_u64(at, word, mine) };
+            if before == word {
+                return true;
+            }
+            word = before;
+        }
+        false
+    }
+
+    /// A connection that was claimed is not found here any more.
+    pub(super) fn unclaim(&self, hash: u32) {
+        if let Some(at) = self.home(hash) {
+            // SAFETY: within the table; while there is one of ours, no other block changes it.
+            unsafe { memory::remote_add_u64(at, u64::MAX) };
+        }
+    }
+
     /// The connection between these ends.
     #[inline]
     pub(super) fn find(&self, hash: u32, ends: &Ends) -> Option<u32> {
@@ -256,10 +302,11 @@ impl<'a> Book<'a> {
         }
     }
 
-    /// Makes a connection not be found any more. Those behind it move up, so that no bucket
+    /// Makes a connection not be found any more, and its home others'. Those behind it move up, so that no bucket
     /// between a connection and where it is looked for is empty.
     pub(super) fn remove(&self, hash: u32, place: u32) {
         let mask = self.block.bucket_count - 1;
+        self.unclaim(hash);
         let mut hole = hash;
         for _ in 0..self.block.bucket_count {
             match self.bucket(hole) {
@@ -476,3 +523,5 @@ const LEAST_SEGMENT: u32 = 40 + 40;
 /// Bytes of an Ethernet header with a tag, and of TCP's without options.
 const ETHERNET_AND_TCP: u32 = 18 + 20;
 const LEAST_CHUNK: u32 = 1024;
+/// How often a home is tried to be had, of which another block has had its last connection.
+const TRIES: u32 = 4;

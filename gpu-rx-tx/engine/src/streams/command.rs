@@ -132,11 +132,11 @@ impl Flow<'_> {
         }
         let remote_port = command.port as u16;
         let hash = self.hash(&path, remote_port);
-        if self
+        let is_there = self
             .book
             .find(hash, &Ends::of(&path, remote_port))
-            .is_some()
-        {
+            .is_some();
+        if is_there || self.book.elsewhere(hash).is_some() {
             return outcome(BUSY);
         }
         if self.book.standing().free_chunks < 2 {

@@ -37,6 +37,8 @@ counters! {
     ANSWERS_LOST = answers_lost;
     DISPLACED = displaced;
     MOVED = moved;
+    HANDED = handed;
+    TAKEN = taken;
     DROPS = drops;
     NOTES = notes;
 }

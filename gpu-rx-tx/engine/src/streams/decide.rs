@@ -1,6 +1,6 @@
 //! What the leader makes of a segment: connections and listeners, and what the warp has to do then.
 
-use warpwire_device::{Piece, Simt};
+use warpwire_device::{Piece, Simt, copy_across};
 use warpwire_protocols::tcp::{
     Answer, Connection, Delivery, Events, Note, Outgoing, Segment, answer_unknown,
 };
@@ -16,7 +16,7 @@ use super::words;
 use crate::tables::Path;
 
 /// What the warp has to do for a segment, told by the leader.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Order {
     /// The connection, or [`NONE`] if there is nothing to tell.
     pub(super) place: u32,
@@ -32,10 +32,12 @@ pub(super) struct Order {
     pub(super) length: u32,
     /// 1 if an answer is to be sent that belongs to no connection.
     pub(super) answers: u32,
+    /// The block that it is for, or [`NONE`] if it is for this one.
+    pub(super) home: u32,
 }
 
 impl Order {
-    const NOTHING: Self = Self {
+    pub(super) const NOTHING: Self = Self {
         place: NONE,
         chunk: NONE,
         ring_bytes: 0,
@@ -43,7 +45,21 @@ impl Order {
         from: 0,
         length: 0,
         answers: 0,
+        home: NONE,
     };
+
+    /// The parts of the ring that payload goes to: where each begins, where its bytes lie in the
+    /// frame, and how many these are. Two where the ring ends between.
+    #[inline(always)]
+    pub(super) fn pieces(&self, payload: u32) -> [(u32, u32, u32); 2] {
+        let offset = self.at & (self.ring_bytes.wrapping_sub(1));
+        let first = self.length.min(self.ring_bytes.wrapping_sub(offset));
+        let from = payload + self.from;
+        [
+            (offset, from, first),
+            (0, from + first, self.length - first),
+        ]
+    }
 
     /// *Collective.* The order of the leader, in every lane.
     pub(super) fn of_leader<S: Simt>(self, simt: &S) -> Self {
@@ -59,11 +75,44 @@ impl Order {
             from: shuffle(self.from),
             length: shuffle(self.length),
             answers: shuffle(self.answers),
+            home: shuffle(self.home),
         }
     }
 }
 
 impl Flow<'_> {
+    /// *Collective.* What becomes of a segment, in every lane. The leader gets the answer.
+    #[inline(always)]
+    pub(super) fn judge<S: Simt>(
+        &mut self,
+        simt: &S,
+        arrival: &Arrival,
+        head: &Piece<'_>,
+        answer: &mut Option<Job>,
+    ) -> Order {
+        let mut order = Order::NOTHING;
+        if simt.is_leader() {
+            order = self.decide(arrival, head, answer);
+        }
+        order.of_leader(simt)
+    }
+
+    /// *Collective.* Spreads payload of a frame that lies in one piece over a receive ring.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn place<S: Simt>(&self, simt: &S, frame: &Piece<'_>, payload: u32, order: &Order) {
+        let Some(ring) = self.book.ring(order.chunk, order.ring_bytes) else {
+            return;
+        };
+        for (offset, from, count) in order.pieces(payload) {
+            let to = ring.piece(u64::from(offset), count);
+            if let (Some(from), Some(to)) = (frame.part(from, count), to) {
+                copy_across(simt, &from, &to);
+            }
+        }
+        simt.sync_warp();
+    }
+
     /// The leader's part: what becomes of a segment. An answer that belongs to no connection is
     /// then in `answer`.
     #[inline(always)]
@@ -90,6 +139,12 @@ impl Flow<'_> {
             // The old one is over; what it says to its application is told.
             self.tell(place);
             self.finish(place);
+        }
+        if let Some(home) = self.book.elsewhere(arrival.hash) {
+            return Order {
+                home,
+                ..Order::NOTHING
+            };
         }
         self.welcome(arrival, head, &segment, answer)
     }

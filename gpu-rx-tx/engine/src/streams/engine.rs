@@ -12,14 +12,14 @@ use warpwire_device::{
 };
 use warpwire_ring::{Cause, Receive, Transmit};
 
-use super::arrive::{Arrival, Seen, look};
+use super::arrive::{Arrival, Seen, Slots, look, look_at};
 use super::bits::{Bits, OwnBits};
 use super::book::Book;
 use super::count::{self, Counts};
 use super::decide::Order;
 use super::flow::Flow;
 use super::job::Job;
-use super::tables::{LAYOUT, NONE, StreamBlock};
+use super::tables::{HANDED, LAYOUT, NONE, StreamBlock};
 use super::turns::Turns;
 use crate::engine::slots;
 
@@ -36,6 +36,8 @@ pub struct StreamEngine<'a, R, T> {
     slow: Option<Copies>,
     /// Where frames come from that the host wants to be sent.
     pub(super) inject: Option<CopyReader>,
+    /// Where segments come from that came to queues of other blocks.
+    handed: Option<CopyReader>,
     /// Where copies of frames that leave go.
     pub(super) mirror: Option<Copies>,
 }
@@ -97,6 +99,8 @@ impl<'a, R: Receive, T: Transmit> StreamEngine<'a, R, T> {
             // SAFETY: as above.
             inject: unsafe { CopyReader::attach(block.inject) },
             // SAFETY: as above.
+            handed: unsafe { CopyReader::attach(block.handed) },
+            // SAFETY: as above.
             mirror: unsafe { Copies::attach(block.mirror) },
         })
     }
@@ -114,6 +118,7 @@ impl<'a, R: Receive, T: Transmit> StreamEngine<'a, R, T> {
     pub fn step<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
         self.flow.now_ns = simt.shuffle_u64(simt.now_ns(), 0);
         let mut busy = self.receive(simt)?;
+        busy |= self.take_handed(simt)?;
         busy |= self.flow.listen(simt);
         busy |= self.flow.command(simt);
         busy |= self.inject(simt)?;
@@ -140,7 +145,10 @@ impl<'a, R: Receive, T: Transmit> StreamEngine<'a, R, T> {
         while row < batch.slots() {
             let frame = reader.lane_frame(simt, &batch, row);
             let seen = match &frame {
-                Some(frame) => look(&reader, frame, self.flow.book.block, &mut arrival),
+                Some(frame) => {
+                    let reader = &reader;
+                    look(&Slots { reader, frame }, self.flow.book.block, &mut arrival)
+                }
                 None => Seen::Nothing,
             };
             if let Seen::Dropped(reason) = seen {
@@ -175,18 +183,24 @@ impl<'a, R: Receive, T: Transmit> StreamEngine<'a, R, T> {
         if !simt.any(is_foreign) {
             return;
         }
-        self.hand_over(simt, frame, is_foreign);
+        self.hand_over(simt, frame, is_foreign, 0);
     }
 
     #[inline(never)]
-    fn hand_over<S: Simt>(&mut self, simt: &S, frame: Option<&Frame<'_>>, is_foreign: bool) {
+    fn hand_over<S: Simt>(
+        &mut self,
+        simt: &S,
+        frame: Option<&Frame<'_>>,
+        is_foreign: bool,
+        sequence: u64,
+    ) {
         let reader = *self.receiver.reader();
         let length = frame.map_or(0, Frame::length);
         let mut copied = Copied::No;
         if let Some(slow) = &self.slow {
             let head = CopyHead {
                 time_ns: self.flow.now_ns,
-                sequence: 0,
+                sequence,
                 length,
                 kept: length,
             };
@@ -196,7 +210,11 @@ impl<'a, R: Receive, T: Transmit> StreamEngine<'a, R, T> {
         }
         if is_foreign {
             let lost = copied != Copied::Yes;
-            let counter = if lost { count::SLOW_LOST } else { count::SLOW };
+            let counter = match (lost, sequence) {
+                (true, _) => count::SLOW_LOST,
+                (false, 0) => count::SLOW,
+                (false, _) => count::HANDED,
+            };
             self.flow.counts.add(simt, counter, 1);
         }
     }
@@ -214,14 +232,60 @@ impl<'a, R: Receive, T: Transmit> StreamEngine<'a, R, T> {
         let Some(frame) = frame.filter(|_| !is_gone) else {
             return Ok(());
         };
-        let (mut order, mut answer) = (Order::default(), None);
-        if simt.is_leader() {
-            order = self.flow.decide(arrival, &frame.head(), &mut answer);
-        }
-        let order = order.of_leader(simt);
+        let mut answer = None;
+        let order = self.flow.judge(simt, arrival, &frame.head(), &mut answer);
         if order.length > 0 {
             self.scatter(simt, frame, arrival.payload_at(), &order);
         }
+        if order.home != NONE {
+            let sequence = HANDED | u64::from(order.home);
+            self.hand_over(simt, Some(frame), simt.is_leader(), sequence);
+        }
+        self.settle(simt, &order, answer)
+    }
+
+    /// *Collective.* Serves segments that came to queues of other blocks.
+    fn take_handed<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
+        match self.handed {
+            Some(handed) => self.serve_handed(simt, &handed),
+            None => Ok(false),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn serve_handed<S: Simt>(&mut self, simt: &S, handed: &CopyReader) -> Result<bool, Cause> {
+        let count = handed.waiting(simt).min(MAX_BATCH);
+        for index in 0..count {
+            let Some(frame) = handed.frame(index) else {
+                continue;
+            };
+            let mut arrival = Arrival::default();
+            // Every lane sees the same.
+            if look_at(&frame, self.flow.book.block, &mut arrival) == Seen::Segment {
+                let mut answer = None;
+                let order = self.flow.judge(simt, &arrival, &frame, &mut answer);
+                self.flow.place(simt, &frame, arrival.payload_at(), &order);
+                self.settle(simt, &order, answer)?;
+            }
+        }
+        if count > 0 {
+            handed.give_back(simt, count);
+            if simt.is_leader() {
+                self.flow.counts.count(count::TAKEN, u64::from(count));
+            }
+        }
+        Ok(count > 0)
+    }
+
+    /// *Collective.* What is left to do for a segment once its bytes are placed.
+    #[inline(always)]
+    fn settle<S: Simt>(
+        &mut self,
+        simt: &S,
+        order: &Order,
+        answer: Option<Job>,
+    ) -> Result<(), Cause> {
         if simt.is_leader() && order.place != NONE {
             self.flow.tell(order.place);
         }
@@ -241,14 +305,7 @@ impl<'a, R: Receive, T: Transmit> StreamEngine<'a, R, T> {
         let Some(ring) = self.flow.book.ring(order.chunk, order.ring_bytes) else {
             return;
         };
-        let offset = order.at & (order.ring_bytes - 1);
-        let first = order.length.min(order.ring_bytes - offset);
-        let from = payload + order.from;
-        let pieces = [
-            (offset, from, first),
-            (0, from + first, order.length - first),
-        ];
-        for (offset, from, count) in pieces {
+        for (offset, from, count) in order.pieces(payload) {
             if count > 0
                 && let Some(to) = ring.piece(u64::from(offset), count)
             {

@@ -229,8 +229,21 @@ impl Flow<'_> {
         self.book.set_deadline(place, deadline_ns);
     }
 
-    /// Takes a place for a connection; that of one which lingers, if no other is free.
+    /// Takes a place for a connection; that of one which lingers, if no other is free. `None` also
+    /// if another block has such connections meanwhile.
     pub(super) fn take_place(&self, new: ConnectionBlock) -> Option<u32> {
+        let hash = new.hash;
+        if !self.book.claim(hash) {
+            return None;
+        }
+        let place = self.take_any_place(new);
+        if place.is_none() {
+            self.book.unclaim(hash);
+        }
+        place
+    }
+
+    fn take_any_place(&self, new: ConnectionBlock) -> Option<u32> {
         let standing = self.book.standing();
         if standing.free_places == 0 && standing.oldest != NONE {
             let place = standing.oldest;

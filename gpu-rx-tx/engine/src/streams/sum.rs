@@ -1,17 +1,13 @@
 //! The internet checksum over bytes that lie in memory.
 
-use warpwire_device::{Frame, Piece, Reader};
+use warpwire_device::Piece;
 use warpwire_protocols::checksum::Sum;
-use warpwire_ring::Receive;
+
+use super::arrive::Bytes;
 
 /// The sum over `length` bytes of a frame from `skip` on.
 #[inline(always)]
-pub(super) fn frame<R: Receive>(
-    reader: &Reader<R>,
-    frame: &Frame<'_>,
-    skip: u32,
-    length: u32,
-) -> Sum {
+pub(super) fn frame<B: Bytes>(frame: &B, skip: u32, length: u32) -> Sum {
     let (mut skip, mut left, mut index) = (skip, length, 0);
     let mut sum = Sum::ZERO;
     let mut next = Some(frame.head());
@@ -25,7 +21,7 @@ pub(super) fn frame<R: Receive>(
         }
         skip = skip.saturating_sub(whole.length());
         index += 1;
-        next = reader.piece(frame, index);
+        next = frame.piece(index);
     }
     sum
 }

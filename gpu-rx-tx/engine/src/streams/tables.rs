@@ -107,7 +107,22 @@ pub struct StreamBlock {
     pub address_count: u32,
     /// The own addresses: segments to others go to the host.
     pub addresses: [Address; ADDRESSES],
+    /// Where several blocks have the queues of one NIC: a word of 64 bits a home, zeros, which all
+    /// of them share, as they do [`StreamBlock::secret`]. Which block has connections of such a
+    /// hash, above 32 bits, and how many. Null for a block alone.
+    pub homes: DeviceAddress,
+    /// A [`warpwire_device::CopyBlock`] that the host fills with segments which came to queues of
+    /// other blocks, see [`HANDED`]; null for none.
+    pub handed: DeviceAddress,
+    /// Homes; a power of two.
+    pub home_count: u32,
+    /// Which of the blocks this is.
+    pub number: u32,
 }
+
+/// In a copy of [`StreamBlock::slow`], in [`warpwire_device::CopyHead::sequence`]: it is a segment
+/// for the block of the number in the lower 32 bits, which the host hands to it.
+pub const HANDED: u64 = 1 << 32;
 
 /// Places that there may be.
 pub const MOST_PLACES: u32 = (1 << 20) - 1;
@@ -452,7 +467,9 @@ pub const LAYOUT: u64 = {
             standing,
             secret,
             policy,
-            addresses
+            addresses,
+            homes,
+            number
         }),
         layout_hash!(ConnectionBlock {
             connection,

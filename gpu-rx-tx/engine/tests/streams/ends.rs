@@ -145,6 +145,10 @@ impl<W: Wire> End<W> {
             resets_a_second: 5,
             address_count: 1,
             addresses: [address; ADDRESSES],
+            homes: DeviceAddress::NULL,
+            handed: DeviceAddress::NULL,
+            home_count: 0,
+            number: 0,
         };
         Self {
             wire,

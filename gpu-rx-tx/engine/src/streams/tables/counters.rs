@@ -52,8 +52,12 @@ pub struct StreamCounters {
     pub displaced: u64,
     /// Connections whose next hop got another Ethernet address.
     pub moved: u64,
+    /// Segments for connections of other blocks, that the host was given to hand them over.
+    pub handed: u64,
+    /// Segments that came to queues of other blocks.
+    pub taken: u64,
     /// Written as zero.
-    pub reserved: [u64; 10],
+    pub reserved: [u64; 8],
     /// Frames that were dropped, by [`DropReason`].
     pub drops: [u64; DROPS],
     /// What was special about segments, by [`warpwire_protocols::tcp::Note`].
@@ -90,7 +94,9 @@ impl Default for StreamCounters {
             answers_lost: 0,
             displaced: 0,
             moved: 0,
-            reserved: [0; 10],
+            handed: 0,
+            taken: 0,
+            reserved: [0; 8],
             drops: [0; DROPS],
             notes: [0; NOTES],
         }

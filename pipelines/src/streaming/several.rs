@@ -1,0 +1,115 @@
+//! Several engines over as many queues of a NIC: connections are where their segments come to.
+
+use std::collections::BTreeSet;
+
+use warpwire_nic::soft::Impairments;
+
+use super::scene::{LIMIT, Scene, Ways, at, text};
+
+/// Streams between ends with so many queues each, every one with bytes of its own both ways.
+fn check(ways: Ways, link: Impairments) {
+    let scene = Scene::over(ways, link, |_| {});
+    let count = 24usize;
+    let bytes = |number: usize| text(40_000 + number * 7)[number..].to_vec();
+    scene.run(
+        |end| {
+            let mut streams: Vec<_> = (0..count)
+                .map(|_| end.connect(at("10.9.0.2:7"), LIMIT).expect("connects"))
+                .collect();
+            let blocks: BTreeSet<u32> = streams.iter().map(|one| one.number() / 64).collect();
+            assert_eq!(
+                blocks.len() as u32,
+                ways.queues,
+                "all open some: {blocks:?}"
+            );
+            for (number, stream) in streams.iter_mut().enumerate() {
+                stream.write_all(&bytes(number), LIMIT).expect("goes on");
+                stream.close().expect("closes");
+            }
+            let mut came = vec![0; 100_000];
+            for (number, stream) in streams.iter_mut().enumerate() {
+                let mut back: Vec<u8> = Vec::new();
+                while let length @ 1.. = stream.read(&mut came, LIMIT).expect("goes on") {
+                    back.extend(&came[..length]);
+                }
+                assert!(back == bytes(number), "{number}: {} bytes", back.len());
+            }
+        },
+        |end| {
+            let listener = end.listen(at("10.9.0.2:7"), LIMIT).expect("listens");
+            let mut streams = Vec::new();
+            let mut blocks = BTreeSet::new();
+            let mut left = count;
+            while left > 0 {
+                while let Some(stream) = listener.try_accept().expect("has words") {
+                    blocks.insert(stream.number() / 64);
+                    streams.push(Some(stream));
+                }
+                let mut moved = end.step();
+                for slot in &mut streams {
+                    let Some(stream) = slot else { continue };
+                    moved |= stream.reflect().expect("goes on") > 0;
+                    if stream.is_at_end().expect("has words") {
+                        stream.close().expect("closes");
+                        *slot = None;
+                        left -= 1;
+                    }
+                }
+                if !moved {
+                    std::thread::yield_now();
+                }
+            }
+            assert_eq!(
+                blocks.len() as u32,
+                ways.queues,
+                "all accept some: {blocks:?}"
+            );
+        },
+    );
+    for end in &scene.ends {
+        let counters = end.counters();
+        assert_eq!((counters.connected, counters.failed), (count as u64, 0));
+        assert_eq!(counters.resets, 0, "{counters:?}");
+    }
+    // The end that opened knows where segments come to, or learns it.
+    let counters = scene.ends[0].counters();
+    assert_eq!(counters.handed > 0, ways.is_blind, "{counters:?}");
+    assert_eq!(counters.taken > 0, ways.is_blind, "{counters:?}");
+}
+
+#[test]
+fn ports_are_chosen_by_where_segments_come_to() {
+    for queues in [2, 4] {
+        let ways = Ways {
+            queues,
+            ..Ways::default()
+        };
+        check(ways, Impairments::default());
+    }
+}
+
+#[test]
+fn segments_of_other_engines_are_handed_to_them() {
+    for (queues, loss_ppm) in [(2, 0), (4, 0), (2, 10_000)] {
+        let ways = Ways {
+            queues,
+            is_blind: true,
+            ..Ways::default()
+        };
+        let link = Impairments {
+            loss_ppm,
+            ..Impairments::default()
+        };
+        check(ways, link);
+    }
+}
+
+#[test]
+fn a_kernel_hands_segments_over_too() {
+    let ways = Ways {
+        queues: 2,
+        is_blind: true,
+        in_kernel: true,
+    };
+    check(ways, Impairments::default());
+}
