@@ -62,9 +62,9 @@ impl StreamEndpoint {
     }
 
     /// An endpoint whose engines are the blocks of a kernel of their own on an executor, one for
-    /// each pair of rings of a NIC. `placement` is that of their warps. Who serves peers still calls
-    /// [`StreamEndpoint::step`] from time to time, or waits for something: the host answers what is
-    /// not TCP.
+    /// each pair of rings of a NIC. `placement` is that of their warps. Who serves peers still
+    /// calls [`StreamEndpoint::step`] from time to time, or waits for something: the host answers
+    /// what is not TCP.
     ///
     /// # Errors
     /// As [`StreamEndpoint::start_fused`]; a format without a kernel, an executor that refuses.

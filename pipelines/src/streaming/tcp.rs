@@ -1,5 +1,5 @@
-//! TCP as what carries streams: an engine over each pair of rings of a NIC, and the slow path beside
-//! them.
+//! TCP as what carries streams: an engine over each pair of rings of a NIC, and the slow path
+//! beside them.
 #![expect(
     unsafe_code,
     reason = "attaching carries the promise that all tables are live"

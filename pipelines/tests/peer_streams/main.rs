@@ -1,5 +1,5 @@
-//! Streams over several queues of AF_XDP with Linux as their peer, over a veth pair in namespaces of
-//! the test's own, which does not say which queue segments come to. Needs root.
+//! Streams over several queues of AF_XDP with Linux as their peer, over a veth pair in namespaces
+//! of the test's own, which does not say which queue segments come to. Needs root.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

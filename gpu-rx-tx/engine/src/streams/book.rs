@@ -302,8 +302,8 @@ impl<'a> Book<'a> {
         }
     }
 
-    /// Makes a connection not be found any more, and its home others'. Those behind it move up, so that no bucket
-    /// between a connection and where it is looked for is empty.
+    /// Makes a connection not be found any more, and its home others'. Those behind it move up, so
+    /// that no bucket between a connection and where it is looked for is empty.
     pub(super) fn remove(&self, hash: u32, place: u32) {
         let mask = self.block.bucket_count - 1;
         self.unclaim(hash);
