@@ -222,12 +222,14 @@ fn connect(transfer: &mut Transfer<'_>, to: SocketAddr) -> Result<Stream, Failur
             let waited = transfer.patience;
             let why = match refused {
                 // The last try had less time than all of them.
-                Error::Deadline { what, .. } => Error::Deadline { what, waited }.to_string(),
+                Error::Deadline { what, .. } => {
+                    format!("{to}: {}", Error::Deadline { what, waited })
+                }
                 Error::Over { .. } => format!("{refused}, for {waited:?}"),
                 refused => return Err(refused.into()),
             };
             let cure = "start who receives there, or wait longer with --wait";
-            return Err(Failure::Stream(format!("{to}: {why}; {cure}")));
+            return Err(Failure::Stream(format!("{why}; {cure}")));
         }
         transfer.pass(AGAIN);
     }
@@ -386,7 +388,12 @@ impl<'a> Transfer<'a> {
             return Ok(());
         };
         match self.pulse.due() {
-            Some(since) => self.shared.telling.say_all(Connection::now(stream, since)),
+            Some(since) => {
+                // What is asked for here is there after a step.
+                stream.figures()?;
+                self.endpoint.step();
+                self.shared.telling.say_all(Connection::now(stream, since))
+            }
             None => Ok(()),
         }
     }

@@ -362,11 +362,13 @@ impl Stream {
         self.moved
     }
 
-    /// Figures, as they were within the last milliseconds.
+    /// Figures, not a millisecond older than the last call: who wants those of now calls twice, with
+    /// a step of the engine between.
     ///
     /// # Errors
     /// [`Error::Memory`].
     pub fn figures(&self) -> Result<Figures, Error> {
+        self.ask();
         let mut figures = Figures::default();
         macro_rules! read {
             ($($field:ident)*) => {

@@ -96,7 +96,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
             return Err(Failure::Serve(report::ended(&device)));
         }
         if let Some(since) = pulse.due() {
-            report::live(telling, since, &server.streams)?;
+            report::live(telling, since, &device, &server.streams)?;
         }
     }
     if let Some(iperf3) = &mut server.iperf3 {

@@ -77,10 +77,14 @@ pub(super) fn begin(
 pub(super) fn live(
     telling: &Telling,
     since: Duration,
+    device: &StreamDevice,
     streams: &[Option<Served>],
 ) -> Result<(), Failure> {
-    let all = streams.iter().flatten();
-    telling.say_all(all.filter_map(|served| Connection::now(&served.stream, since)))
+    let all = || streams.iter().flatten();
+    // What is asked for here is there after a step.
+    all().for_each(|served| drop(served.stream.figures()));
+    device.endpoint().step();
+    telling.say_all(all().filter_map(|served| Connection::now(&served.stream, since)))
 }
 
 /// Why the engine ended.

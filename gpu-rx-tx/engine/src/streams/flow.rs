@@ -158,12 +158,22 @@ impl Flow<'_> {
             news = true;
         }
         news |= self.tell_state(place, block);
-        if news && self.now_ns.wrapping_sub(block.figures_ns) >= FIGURES_NS {
-            block.figures_ns = self.now_ns;
-            words.figures(&block.connection.statistics());
-        }
         if news {
+            self.tell_figures(place);
             self.told(place);
+        }
+    }
+
+    /// Tells figures, unless those that were told are young.
+    #[inline(never)]
+    pub(super) fn tell_figures(&self, place: u32) {
+        let Some(block) = self.book.connection(place) else {
+            return;
+        };
+        if self.now_ns.wrapping_sub(block.figures_ns) >= FIGURES_NS {
+            block.figures_ns = self.now_ns;
+            let words = self.book.words(place);
+            words.figures(&block.connection.statistics());
         }
     }
 

@@ -291,7 +291,7 @@ pub struct StreamWords {
     pub send_bytes: u32,
     /// Both ends.
     pub tuple: Tuple,
-    /// Figures, as they were within the last milliseconds.
+    /// Figures, not a millisecond older than what the application asked for last.
     pub figures: Figures,
     /// Once [`CLOSED`], of a stream over messages: how the queue pair failed, as the number of a
     /// [`warpwire_ring::Cause`]; or 0.

@@ -105,6 +105,8 @@ impl Flow<'_> {
                 return true;
             }
             self.tell(place);
+            // Also without news: repetitions into silence, and what the application asks for.
+            self.tell_figures(place);
             self.finish(place);
             self.turns.taken = 0;
             standing.turn = place.wrapping_add(1);

@@ -1,8 +1,10 @@
 //! Many connections, too many, and shares.
 
+use std::mem::offset_of;
+
 use warpwire_engine::streams::tables::{
-    ABORT, BUSY, CLOSE, CLOSED, CONNECTED, Command, LISTEN, NO_CHUNK, NO_PLACE, PEER_CLOSED,
-    RELEASE, UNKNOWN, UNLISTEN, UNREACHABLE, WRONG,
+    ABORT, BUSY, CLOSE, CLOSED, CONNECTED, Command, Figures, LISTEN, NO_CHUNK, NO_PLACE,
+    PEER_CLOSED, RELEASE, StreamWords, UNKNOWN, UNLISTEN, UNREACHABLE, WRONG,
 };
 use warpwire_engine::tables::Path;
 use warpwire_protocols::tcp::{Cause, Config};
@@ -46,6 +48,35 @@ fn open(net: &mut Net<Memory>, count: u32) -> [Vec<u32>; 2] {
         accepted.len() == count as usize
     });
     places
+}
+
+#[test]
+fn figures_tell_of_silence_and_what_is_asked_for() {
+    let mut net = Net::<Memory>::new(&plan(4, 8), 1, false);
+    net.ends[1].listen(&net.clock, 0, 80, 4);
+    let [places, _] = open(&mut net, 1);
+    let place = places[0];
+    let figure = |ends: &[End<Memory>; 2], offset| {
+        ends[0].word(place, offset_of!(StreamWords, figures) + offset)
+    };
+    // All is acknowledged at once, sooner than figures are told again for news alone.
+    net.ends[0].write(place, b"a word");
+    net.until(1, |ends| {
+        ends[0].word(place, offset_of!(StreamWords, freed)) == 6
+    });
+    (0..100).for_each(|_| net.turn());
+    net.ends[0].wish(place, 0);
+    net.turn();
+    assert_eq!(figure(&net.ends, offset_of!(Figures, in_flight)), 0);
+    assert!(figure(&net.ends, offset_of!(Figures, srtt_us)) > 0);
+    // Nobody answers and nobody asks.
+    net.faults.loss = 1000;
+    net.ends[0].write(place, b"another");
+    net.until(5, |ends| {
+        figure(ends, offset_of!(Figures, timeouts)) > 1
+            && figure(ends, offset_of!(Figures, retransmits)) > 1
+    });
+    assert_eq!(figure(&net.ends, offset_of!(Figures, in_flight)), 7);
 }
 
 #[test]

@@ -179,6 +179,18 @@ const OUR_MAC: &str = "02:79:00:00:00:02";
 const PRELUDE: &str = r#"
 fetch() { curl --disable --noproxy '*' --silent --show-error --fail "$@"; }
 peer() { python3 -B "$PEER" "$@"; }
+capture() {
+    tcpdump --immediate-mode -i v0 -s 128 -B 65536 -w run.pcap tcp > /dev/null 2> dump &
+    capture=$!
+    trap 'kill $capture 2> /dev/null || true' EXIT
+    until grep -q listening dump; do sleep 0.05; done
+    "$@"
+    sleep 0.3
+    kill -INT $capture
+    wait $capture
+    grep -q '^0 packets dropped by kernel' dump || { cat dump; exit 1; }
+}
+count() { tshark -n -r run.pcap -Y "$1" 2> /dev/null | wc -l; }
 measure() {
     for words in "" "--reverse" "--parallel 3" "--parallel 3 --reverse" "--bidir"; do
         iperf3 --client $1 --time $MEASURE_SECONDS --json $words > told ||
