@@ -362,8 +362,8 @@ impl Stream {
         self.moved
     }
 
-    /// Figures, not a millisecond older than the last call: who wants those of now calls twice, with
-    /// a step of the engine between.
+    /// Figures, not a millisecond older than the last call: who wants those of now calls twice,
+    /// with a step of the engine between.
     ///
     /// # Errors
     /// [`Error::Memory`].
