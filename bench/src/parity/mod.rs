@@ -11,6 +11,7 @@
 mod blocks;
 mod carry;
 mod files;
+mod gathering;
 mod gauges;
 mod messages;
 mod plain;
@@ -146,6 +147,7 @@ pub fn kernels<'a>(entries: impl Iterator<Item = &'a str>, corpus: &Path) -> Vec
             plain::cases(name),
             programs::cases(name, corpus),
             gauges::cases(name),
+            gathering::cases(name),
             messages::cases(name),
             streams::cases(name),
             serving::cases(name),

@@ -8,7 +8,7 @@ use warpwire_core::kernels::entries;
 fn kernels_of_32_lanes_do_as_one_lane_does() {
     let mut cases = parity::kernels(parity::rows().map(|row| row.name), &parity::corpus());
     let seeds_of = |case: &Case| match case.subject.split('_').next() {
-        Some("pipeline" | "transport" | "streams" | "serve" | "carry") => 16,
+        Some("pipeline" | "transport" | "streams" | "serve" | "carry" | "gather") => 16,
         Some("perform") => 6,
         _ => 64,
     };

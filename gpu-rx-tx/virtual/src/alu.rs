@@ -111,6 +111,21 @@ int!(i32, u32, true);
 int!(u64, u64, false);
 int!(i64, u64, true);
 
+/// The bits of a floating-point number; of one that is none, those that a GPU gives.
+#[inline(always)]
+pub(crate) fn float(value: f32) -> u64 {
+    match value.is_nan() {
+        true => 0x7fff_ffff,
+        false => u64::from(value.to_bits()),
+    }
+}
+
+/// The floating-point number of the low 32 bits.
+#[inline(always)]
+pub(crate) fn of_float(bits: u64) -> f32 {
+    f32::from_bits(bits as u32)
+}
+
 /// Ones in the low `bits`.
 #[inline(always)]
 pub(crate) const fn ones(bits: u32) -> u64 {

@@ -252,6 +252,13 @@ impl<'t> Decoder<'_, 't> {
 
     fn convert(&mut self, form: &Form<'_, 't>) -> Result<Op, ParseError> {
         let from = form.kind()?;
+        if form.middle == "rn.f32" {
+            let f = tables::to_float(from).ok_or_else(|| form.unknown())?;
+            let [d, a] = form.take()?;
+            let d = self.target(form, d, 32)?;
+            let a = self.source(form, a, from.bits())?;
+            return Ok(Op::One { f, d, a });
+        }
         let (saturates, to) = match form.middle.strip_prefix("sat.") {
             Some(to) => (true, to),
             None => (false, form.middle),

@@ -23,6 +23,8 @@ pub(super) enum Type {
     Bits(u32),
     Unsigned(u32),
     Signed(u32),
+    /// IEEE 754 single precision.
+    Float,
 }
 
 impl Type {
@@ -41,6 +43,7 @@ impl Type {
             "s16" => Self::Signed(16),
             "s32" => Self::Signed(32),
             "s64" => Self::Signed(64),
+            "f32" => Self::Float,
             _ => return None,
         })
     }
@@ -48,6 +51,7 @@ impl Type {
     pub(super) fn bits(self) -> u32 {
         match self {
             Self::Predicate => 1,
+            Self::Float => 32,
             Self::Bits(bits) | Self::Unsigned(bits) | Self::Signed(bits) => bits,
         }
     }

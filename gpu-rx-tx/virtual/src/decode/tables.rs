@@ -80,6 +80,7 @@ fn found_of<T: Int>(as_shift: bool) -> Option<Op1> {
 pub(super) fn two(name: &str, kind: Type) -> Option<Op2> {
     match kind {
         Type::Bits(bits) => two_of_bits(name, bits),
+        Type::Float => two_of_floats(name),
         _ => by_type!(kind, two_of(name)),
     }
 }
@@ -101,6 +102,25 @@ fn two_of<T: Int>(name: &str) -> Option<Op2> {
         "shr" => op2!(|a, b| T::of(a).shr(b).raw()),
         _ => return None,
     })
+}
+
+/// Each rounded for itself, to the nearest, as Rust does.
+fn two_of_floats(name: &str) -> Option<Op2> {
+    Some(match name {
+        "add.rn" => op2!(|a, b| alu::float(alu::of_float(a) + alu::of_float(b))),
+        "sub.rn" => op2!(|a, b| alu::float(alu::of_float(a) - alu::of_float(b))),
+        "mul.rn" => op2!(|a, b| alu::float(alu::of_float(a) * alu::of_float(b))),
+        _ => return None,
+    })
+}
+
+/// `cvt.rn.f32`: from an integer.
+pub(super) fn to_float(kind: Type) -> Option<Op1> {
+    by_type!(kind, to_float_of())
+}
+
+fn to_float_of<T: Int>() -> Option<Op1> {
+    Some(op1!(|a| alu::float(T::of(a).wide() as f32)))
 }
 
 #[inline(always)]

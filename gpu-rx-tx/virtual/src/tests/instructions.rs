@@ -46,6 +46,19 @@ fn check_all(cases: &[(&str, u64)]) {
 }
 
 #[test]
+fn floating_point() {
+    check_all(&[
+        ("cvt.rn.f32.s16 %r0, -1;", 0xbf80_0000),
+        ("cvt.rn.f32.s32 %r0, 16777217;", 0x4b80_0000),
+        ("cvt.rn.f32.u32 %r0, 0xffffffff;", 0x4f80_0000),
+        ("add.rn.f32 %r0, 0x3f800000, 0x40000000;", 0x4040_0000),
+        ("sub.rn.f32 %r0, 0x3f800000, 0x40000000;", 0xbf80_0000),
+        ("mul.rn.f32 %r0, 0x3f800001, 0x3f800001;", 0x3f80_0002),
+        ("mul.rn.f32 %r0, 0x7f800000, 0;", 0x7fff_ffff),
+    ]);
+}
+
+#[test]
 fn sums_and_differences() {
     check_all(&[
         ("add.u16 %rs0, 0xffff, 1;", 0),
