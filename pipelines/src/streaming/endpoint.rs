@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use warpwire_engine::streams::tables::StreamCounters;
 use warpwire_gpu::executor::{Clock, Placement, ServiceHandle};
-use warpwire_gpu::{CpuExecutor, Service};
+use warpwire_gpu::{Arena, CpuExecutor, Service};
 use warpwire_nic::Nic;
+use warpwire_ring::DeviceAddress;
 
 use super::carriage::{self, Carriage};
 use super::error::Error;
@@ -156,6 +157,16 @@ impl StreamEndpoint {
     pub fn news(&self) -> Option<News> {
         let is_taken = self.shared.news.swap(true, Ordering::AcqRel);
         (!is_taken).then(|| News(Arc::clone(&self.shared)))
+    }
+
+    /// For device code that uses the streams of this endpoint: where a
+    /// [`TableBlock`](warpwire_core::streaming::TableBlock) lies, and the memory of that and of all
+    /// that it names. Streams and rings of accepted ones are used by device code or by the host,
+    /// not by both; so is the news.
+    pub fn table(&self) -> (DeviceAddress, [Arc<Arena>; 2]) {
+        let places = &self.shared.table;
+        let memory = [&places.arena, &places.chunks].map(Arc::clone);
+        (places.table, memory)
     }
 
     /// What the engine counted so far.

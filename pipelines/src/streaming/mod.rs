@@ -15,6 +15,8 @@ mod device;
 mod driver;
 mod endpoint;
 mod error;
+#[cfg(test)]
+mod lent_tests;
 mod listener;
 mod places;
 mod rdma;

@@ -9,6 +9,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use warpwire_core::streaming::TableBlock;
 use warpwire_engine::streams::Bits;
 use warpwire_engine::streams::tables::{AcceptBlock, StreamCounters, StreamWords};
 use warpwire_gpu::Arena;
@@ -35,6 +36,8 @@ pub(super) struct Places {
     /// A listener each.
     accepts: Vec<AcceptPlaces>,
     pub(super) connections: u32,
+    /// The [`TableBlock`] for kernels that use the streams.
+    pub(super) table: DeviceAddress,
 }
 
 /// The places of all blocks of an endpoint under one row of numbers: those of a block follow those
@@ -90,7 +93,20 @@ impl Places {
                 depth: accepts,
             });
         }
+        let rings: Vec<u64> = places.iter().map(|ring| ring.block.value()).collect();
+        let table = TableBlock {
+            header: TableBlock::HEADER,
+            words,
+            asked,
+            told,
+            accepts: arena.place_all(&rings)?.address,
+            heartbeat: DeviceAddress::NULL,
+            stale_ns: 0,
+            place_count: connections,
+            listener_count: listeners,
+        };
         Ok(Self {
+            table: arena.place(table)?.address,
             arena: Arc::clone(arena),
             chunks: Arc::clone(chunks),
             words,
@@ -107,7 +123,7 @@ impl Places {
 
     /// Bytes that this takes, with room for alignment.
     pub(super) fn size(connections: u32, listeners: u32, accepts: u32) -> usize {
-        let listener = size_of::<AcceptBlock>() + accepts as usize * 8 + 256;
+        let listener = size_of::<AcceptBlock>() + accepts as usize * 8 + 256 + 8;
         connections as usize * size_of::<StreamWords>()
             + listeners.max(1) as usize * listener
             + 2 * Bits::bytes(connections + listeners) as usize
