@@ -159,14 +159,14 @@ impl StreamEndpoint {
         (!is_taken).then(|| News(Arc::clone(&self.shared)))
     }
 
-    /// For device code that uses the streams of this endpoint: where a
-    /// [`TableBlock`](warpwire_core::streaming::TableBlock) lies, and the memory of that and of all
-    /// that it names. Streams and rings of accepted ones are used by device code or by the host,
-    /// not by both; so is the news.
-    pub fn table(&self) -> (DeviceAddress, [Arc<Arena>; 2]) {
-        let places = &self.shared.table;
+    /// For device code that uses the streams of a block of this endpoint, the first or the only
+    /// one being 0: where a [`TableBlock`](warpwire_core::streaming::TableBlock) lies, and the
+    /// memory of that and of all that it names. Streams and rings of accepted ones are used by
+    /// device code or by the host, not by both; so is the news. `None` if there are not as many.
+    pub fn table(&self, block: usize) -> Option<(DeviceAddress, [Arc<Arena>; 2])> {
+        let places = self.shared.table.block(block)?;
         let memory = [&places.arena, &places.chunks].map(Arc::clone);
-        (places.table, memory)
+        Some((places.table, memory))
     }
 
     /// What the engine counted so far.

@@ -62,7 +62,8 @@ fn device_code_serves_what_the_host_opens() {
 fn echo(end: &StreamEndpoint, by: By) {
     let host = Thread(Clock::machine());
     let simt = Scalar::new(&host);
-    let (block, _memory) = end.table();
+    assert!(end.table(1).is_none(), "there is one");
+    let (block, _memory) = end.table(0).expect("is one");
     // SAFETY: the endpoint's table, which lives as long as the endpoint; the host uses none of its
     // streams meanwhile.
     let table = unsafe { Table::attach(block) }.expect("is one");

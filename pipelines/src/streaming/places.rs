@@ -210,6 +210,11 @@ impl Tables {
         std::iter::once(&self.first).chain(&self.others)
     }
 
+    /// The places of a block.
+    pub(super) fn block(&self, block: usize) -> Option<&Places> {
+        self.all().nth(block)
+    }
+
     /// The block of a place, and its number there.
     fn at(&self, place: u32) -> (&Places, u32) {
         let each = self.first.connections.max(1);
