@@ -36,7 +36,7 @@ BLOCK = 1 << 20
 PATTERN = bytes(range(251))
 # No progress for so long is a stall: the third retransmission of a segment, and some room.
 STALL = 20
-# In a crowd that begins at once, more segments come than a ring has slots, and on a busy machine the
+# In a crowd that begins at once more segments come than a ring has slots, and on a busy machine the
 # same connections lose each time: after the eighth loss of a segment Linux waits for 51 seconds.
 CROWD_STALL = 60
 # Connections that are being opened at a time: fewer than listeners' queues take.
