@@ -68,8 +68,10 @@ fn check(ways: Ways, link: Impairments) {
     );
     for end in &scene.ends {
         let counters = end.counters();
-        assert_eq!((counters.connected, counters.failed), (count as u64, 0));
-        assert_eq!(counters.resets, 0, "{counters:?}");
+        // None was reset where it came in. Where threads had to wait, segments that are repeated
+        // may come when all is over, and are reset then.
+        let ended = (counters.connected, counters.failed);
+        assert_eq!(ended, (count as u64, 0), "{counters:?}");
     }
     // The end that opened knows where segments come to, or learns it.
     let counters = scene.ends[0].counters();

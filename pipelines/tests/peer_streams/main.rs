@@ -94,7 +94,7 @@ fn connections_both_ways_over_two_queues() {
     opens(&scene, &device);
     let counters = device.endpoint().counters();
     assert_eq!(counters.connected, 2 * COUNT as u64, "{counters:?}");
-    assert_eq!((counters.failed, counters.resets), (0, 0), "{counters:?}");
+    assert_eq!(counters.failed, 0, "{counters:?}");
     // Half of what we open is answered to the other queue.
     assert!(counters.handed > 0, "{counters:?}");
     assert_eq!(counters.handed, counters.taken, "{counters:?}");

@@ -366,7 +366,7 @@ mod tests {
                     mac: [1, 0, 0, 0, 0, 1],
                     ..config(&["10.0.0.2/24"], &[])
                 },
-                "`mac`",
+                "no Ethernet address",
             ),
             (
                 SlowConfig {
