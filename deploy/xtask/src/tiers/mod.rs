@@ -65,15 +65,15 @@ impl Tier {
     /// On two cores from an empty target folder, with room to spare.
     fn budget(self) -> Duration {
         Duration::from_secs(match self {
-            Self::Lint => 100,
-            Self::Build => 460,
-            Self::Structure => 30,
-            Self::Unit => 420,
+            Self::Lint => 80,
+            Self::Build => 420,
+            Self::Structure => 20,
+            Self::Unit => 460,
             Self::Docs => 20,
-            Self::Ptx => 620,
-            Self::Virtual => 290,
-            Self::Peers => 150,
-            Self::Interop => 600,
+            Self::Ptx => 640,
+            Self::Virtual => 250,
+            Self::Peers => 230,
+            Self::Interop => 570,
         })
     }
 
