@@ -65,15 +65,15 @@ impl Tier {
     /// On two cores from an empty target folder, with room to spare.
     fn budget(self) -> Duration {
         Duration::from_secs(match self {
-            Self::Lint => 80,
-            Self::Build => 420,
-            Self::Structure => 20,
-            Self::Unit => 460,
-            Self::Docs => 20,
-            Self::Ptx => 640,
+            Self::Lint => 70,
+            Self::Build => 390,
+            Self::Structure => 15,
+            Self::Unit => 440,
+            Self::Docs => 15,
+            Self::Ptx => 760,
             Self::Virtual => 250,
-            Self::Peers => 230,
-            Self::Interop => 570,
+            Self::Peers => 205,
+            Self::Interop => 550,
         })
     }
 
