@@ -30,3 +30,8 @@ fn ring_all_reduce() {
 fn key_value_get() {
     check(env!("CARGO_BIN_EXE_key-value-get"), "key-value-get");
 }
+
+#[test]
+fn stream_transfer() {
+    check(env!("CARGO_BIN_EXE_stream-transfer"), "stream-transfer");
+}
