@@ -59,6 +59,7 @@ impl Machine {
             program: self.program.clone(),
             cuda: self.cuda.clone(),
             time: Time::Virtual { seed },
+            ..Settings::default()
         }
     }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::file::{PipelineFile, Problem, Problems};
+use crate::file::{PipelineFile, Problem, Problems, StageEntry};
 
 /// A file that is read or written.
 #[derive(Clone, Debug)]
@@ -42,13 +42,16 @@ impl FileUse {
 pub fn check(name: &str, file: &PipelineFile, others: &[FileUse]) -> Result<(), Problems> {
     let mut uses = others.to_vec();
     uses.extend(of_nics(file));
-    let first_stage = uses.len();
-    uses.extend(of_stages(file));
+    let samples = uses.len();
+    uses.extend(of_stages(file, samples_of));
+    let samples = samples..uses.len();
+    uses.extend(of_stages(file, rows_of));
     let identities: Vec<Identity> = uses.iter().map(|one| Identity::of(&one.path)).collect();
     let mut list = Vec::new();
     for (place, one) in uses.iter().enumerate() {
         for (other_place, other) in uses.iter().enumerate().take(place) {
-            let shared = place.min(other_place) >= first_stage && one.path == other.path;
+            let are_samples = samples.contains(&place) && samples.contains(&other_place);
+            let shared = are_samples && one.path == other.path;
             let same = identities.get(place) == identities.get(other_place);
             if !same || shared || !(one.is_written || other.is_written) {
                 continue;
@@ -102,19 +105,35 @@ fn of_nics(file: &PipelineFile) -> impl Iterator<Item = FileUse> {
     })
 }
 
-fn of_stages(file: &PipelineFile) -> impl Iterator<Item = FileUse> {
+/// Files that stages write, with the fields that name them.
+type OfStage = fn(&StageEntry) -> Vec<(&'static str, &PathBuf)>;
+
+fn of_stages(file: &PipelineFile, of: OfStage) -> impl Iterator<Item = FileUse> {
     let receives = file.receives.iter().enumerate();
-    receives.flat_map(|(place, receive)| {
+    receives.flat_map(move |(place, receive)| {
         let stages = receive.stages.iter();
-        stages.filter_map(move |stage| {
-            Some(FileUse {
-                field: format!("receive[{place}].stage `{}`.file", stage.name),
-                path: stage.file.clone()?,
+        stages.flat_map(move |stage| {
+            of(stage).into_iter().map(move |(field, path)| FileUse {
+                field: format!("receive[{place}].stage `{}`.{field}", stage.name),
+                path: path.clone(),
                 is_written: true,
                 line: receive.line,
             })
         })
     })
+}
+
+fn samples_of(stage: &StageEntry) -> Vec<(&'static str, &PathBuf)> {
+    stage.file.iter().map(|path| ("file", path)).collect()
+}
+
+fn rows_of(stage: &StageEntry) -> Vec<(&'static str, &PathBuf)> {
+    let files = stage.gather.iter().map(|gather| &gather.files);
+    let named =
+        files.flat_map(|files| [("rows_to", &files.samples), ("headers_to", &files.headers)]);
+    named
+        .filter_map(|(field, path)| Some((field, path.as_ref()?)))
+        .collect()
 }
 
 /// What tells files apart.

@@ -12,6 +12,7 @@ pub mod files;
 pub mod messaging;
 pub mod report;
 pub mod runtime;
+pub mod sensor;
 pub mod streaming;
 pub mod traffic;
 

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::sensor::{Figures, Gap};
+
 /// What a run counted.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
@@ -31,6 +33,8 @@ pub struct Report {
     pub cables: Vec<Cable>,
     /// Files of samples.
     pub samples: Vec<SampleReport>,
+    /// What stages gathered.
+    pub gathered: Vec<GatherReport>,
     /// What went wrong, each with its cure; the counts are what they are nevertheless. Empty if all
     /// went well.
     pub failures: Vec<String>,
@@ -185,6 +189,26 @@ pub struct SampleReport {
     pub file: PathBuf,
     /// Frames that it holds.
     pub frames: u64,
+}
+
+/// What a stage gathered.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GatherReport {
+    /// The NIC.
+    pub nic: String,
+    /// The stage's name.
+    pub stage: String,
+    /// The file of samples.
+    pub rows_to: Option<PathBuf>,
+    /// The file of headers.
+    pub headers_to: Option<PathBuf>,
+    /// What was counted.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Which rows are missing: of very many gaps, the first ones.
+    pub gap_list: Vec<Gap>,
+    /// Gaps that are not listed.
+    pub gaps_unlisted: u64,
 }
 
 impl Report {

@@ -71,6 +71,6 @@ fn shape(field: &Field) -> String {
         FieldKind::OwnAddresses => "a list of IP addresses".to_owned(),
         FieldKind::Nic => "the name of a NIC".to_owned(),
         FieldKind::Hex(count) => format!("{count} bytes in hexadecimal"),
-        FieldKind::File | FieldKind::Rows => "the name of a file".to_owned(),
+        FieldKind::File | FieldKind::Rows | FieldKind::Headers => "the name of a file".to_owned(),
     }
 }

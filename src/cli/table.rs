@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 use warpwire_pipelines::Report;
-use warpwire_pipelines::report::{NicReport, ReceiveReport, StageReport};
+use warpwire_pipelines::report::{GatherReport, NicReport, ReceiveReport, StageReport};
 
 /// How much of a run is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +60,46 @@ pub(super) fn write(out: &mut impl Write, report: &Report, detail: Detail) -> io
             count(sample.frames),
             sample.file.display()
         )?;
+    }
+    for gathered in &report.gathered {
+        gather(out, gathered)?;
+    }
+    Ok(())
+}
+
+/// Writes what a stage gathered.
+fn gather(out: &mut impl Write, report: &GatherReport) -> io::Result<()> {
+    let figures = &report.figures;
+    writeln!(
+        out,
+        "{} at {}: {} rows, {} of them missing",
+        report.stage,
+        report.nic,
+        count(figures.rows),
+        count(figures.missing_rows)
+    )?;
+    let files = [
+        ("samples", &report.rows_to),
+        ("headers", &report.headers_to),
+    ];
+    for (what, file) in files {
+        if let Some(file) = file {
+            writeln!(out, "  {what} in {}", file.display())?;
+        }
+    }
+    let dropped = figures.dropped.iter();
+    let dropped: Vec<String> = dropped
+        .map(|(why, records)| format!("{why} {}", count(*records)))
+        .collect();
+    if !dropped.is_empty() {
+        writeln!(out, "  records dropped: {}", dropped.join(", "))?;
+    }
+    for gap in report.gap_list.iter().take(GAPS) {
+        writeln!(out, "  {gap}")?;
+    }
+    let more = (report.gap_list.len().saturating_sub(GAPS)) as u64 + report.gaps_unlisted;
+    if more > 0 {
+        writeln!(out, "  and {} gaps more", count(more))?;
     }
     Ok(())
 }
@@ -274,6 +314,9 @@ pub(super) fn short(number: f64) -> String {
         number => format!("{number:.0}"),
     }
 }
+
+/// Gaps that are shown.
+const GAPS: usize = 20;
 
 /// Letters of a line of counters.
 const LINE: usize = 90;

@@ -122,6 +122,9 @@ pub enum FieldKind {
     /// The name of a file that the host writes the rows of a gatherer to; packs nothing. A stage
     /// with such a field has the arguments of [`crate::stages::gather`].
     Rows,
+    /// The name of a file that the host writes the headers of a gatherer's records to; packs
+    /// nothing.
+    Headers,
 }
 
 /// Bits of the fields that were there, by their place in [`Spec::fields`].

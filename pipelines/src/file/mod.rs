@@ -51,7 +51,7 @@ pub use generate::{FrameEntry, GenerateEntry};
 pub use nic::NicEntry;
 pub use problem::{Problem, Problems};
 pub use receive::ReceiveEntry;
-pub use stage::StageEntry;
+pub use stage::{GatherEntry, StageEntry};
 pub use values::duration;
 
 /// Blocks that one kernel may have.
@@ -167,8 +167,14 @@ impl PipelineFile {
     /// Puts files that stages write, and that are named without a folder, into this one.
     pub fn place_files_in(&mut self, folder: &Path) {
         let stages = self.receives.iter_mut().flat_map(|one| &mut one.stages);
-        for path in stages.filter_map(|stage| stage.file.as_mut()) {
-            *path = folder.join(&*path);
+        for stage in stages {
+            let rows = stage.gather.as_mut().map(|gather| &mut gather.files);
+            let rows = rows
+                .into_iter()
+                .flat_map(|files| [&mut files.samples, &mut files.headers]);
+            for path in rows.flatten().chain(&mut stage.file) {
+                *path = folder.join(&*path);
+            }
         }
     }
 

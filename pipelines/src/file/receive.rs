@@ -127,6 +127,15 @@ pub(super) fn check_queues(root: &Section<'_>, file: &PipelineFile) {
             );
         }
     }
+    let mut gathers = file.receives.iter().flat_map(|receive| &receive.stages);
+    if let Some(stage) = gathers.find(|stage| stage.gather.is_some() && file.blocks > 1) {
+        let problem = format!(
+            "{} blocks: `{}` is in the hands of one",
+            file.blocks, stage.name
+        );
+        let cure = "write blocks = 1; a block drives several queues";
+        root.note("blocks", problem, cure.to_owned());
+    }
     for group in file.groups() {
         let queues = |nic: &usize| file.nics.get(*nic).map_or(0, |nic| nic.queues);
         let most: u32 = group

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use warpwire_core::program::{ARGS_BYTES, MAX_ADDRESSES, MAX_RULES};
 use warpwire_core::rule::Rule;
 use warpwire_core::spec::{Field, FieldKind, Outcome, PackedAddress, PackedPorts, Span, Spec};
+use warpwire_core::stages::gather::Args;
 
 use super::document::{Entry, Section};
 use super::{Catalogue, rule, values};
+use crate::sensor::{self, Files, Records};
 
 /// One stage of a file, its arguments packed.
 #[derive(Clone, Debug)]
@@ -27,8 +29,19 @@ pub struct StageEntry {
     pub args: [u8; ARGS_BYTES],
     /// The NIC that frames may leave from, by its place in the file.
     pub to: Option<usize>,
-    /// The file that the host writes for the stage.
+    /// The file that the host writes the stage's samples to.
     pub file: Option<PathBuf>,
+    /// What the stage gathers, if it does.
+    pub gather: Option<GatherEntry>,
+}
+
+/// What a stage gathers, and where to.
+#[derive(Clone, Debug)]
+pub struct GatherEntry {
+    /// What records look like.
+    pub records: Records,
+    /// The files that the host writes their rows to.
+    pub files: Files,
 }
 
 impl StageEntry {
@@ -47,6 +60,7 @@ impl StageEntry {
             args,
             to: None,
             file: Some(path.to_owned()),
+            gather: None,
         })
     }
 }
@@ -88,10 +102,15 @@ pub(super) fn read(
         args: [0; ARGS_BYTES],
         to: None,
         file: None,
+        gather: None,
     };
     let noted = entry.document.noted();
-    let given = fields(&section, &mut stage, tables);
+    let mut rows = Files::default();
+    let given = fields(&section, &mut stage, tables, &mut rows);
     put(&mut stage.args, 0, &given.to_ne_bytes());
+    if entry.document.noted() == noted {
+        stage.gather = gather(&section, &stage, rows);
+    }
     section.finish();
     if entry.document.noted() > noted {
         return None;
@@ -109,6 +128,31 @@ pub(super) fn continues(stage: &StageEntry) -> bool {
     stage.spec.outcome != Outcome::Ends || stage.when.count > 0
 }
 
+/// What a stage gathers that has files for rows.
+fn gather(section: &Section<'_>, stage: &StageEntry, files: Files) -> Option<GatherEntry> {
+    files.samples.as_ref()?;
+    let args = Args::of(&stage.args)?;
+    let checked = Records::of_stage(&args).and_then(|records| {
+        records.check()?;
+        Ok(records)
+    });
+    match checked {
+        Ok(records) => Some(GatherEntry { records, files }),
+        Err(sensor::Error::Setting {
+            field,
+            problem,
+            cure,
+        }) => {
+            section.note(field, problem, cure);
+            None
+        }
+        Err(error) => {
+            section.note("do", error.to_string(), "change what it says".to_owned());
+            None
+        }
+    }
+}
+
 fn has(spec: &Spec, given: u32, name: &str) -> bool {
     let place = spec.fields.iter().position(|field| field.name == name);
     place.is_some_and(|bit| given >> bit & 1 != 0)
@@ -124,7 +168,12 @@ fn label(entry: &Entry<'_>) -> Option<String> {
 }
 
 /// Reads every field; returns the bits of those that were there.
-fn fields(section: &Section<'_>, stage: &mut StageEntry, tables: &mut Tables<'_>) -> u32 {
+fn fields(
+    section: &Section<'_>,
+    stage: &mut StageEntry,
+    tables: &mut Tables<'_>,
+    rows: &mut Files,
+) -> u32 {
     let mut given = 0;
     for (bit, field) in stage.spec.fields.iter().enumerate() {
         let entry = match field.required {
@@ -132,7 +181,7 @@ fn fields(section: &Section<'_>, stage: &mut StageEntry, tables: &mut Tables<'_>
             false => section.take(field.name),
         };
         let packed = match (entry, field.kind) {
-            (Some(entry), _) => read_field(&entry, field, stage, tables),
+            (Some(entry), _) => read_field(&entry, field, (stage, rows), tables),
             (None, FieldKind::OwnAddresses) => {
                 let span = tables.add_addresses(tables.own.to_vec());
                 put(&mut stage.args, field.at, &span_bytes(span));
@@ -159,13 +208,21 @@ fn fields(section: &Section<'_>, stage: &mut StageEntry, tables: &mut Tables<'_>
 fn read_field(
     entry: &Entry<'_>,
     field: &Field,
-    stage: &mut StageEntry,
+    (stage, rows): (&mut StageEntry, &mut Files),
     tables: &mut Tables<'_>,
 ) -> Option<()> {
     let packed: Vec<u8> = match field.kind {
         FieldKind::Flag => return entry.boolean()?.then_some(()),
-        FieldKind::File | FieldKind::Rows => {
+        FieldKind::File => {
             stage.file = Some(file(entry)?);
+            return Some(());
+        }
+        FieldKind::Rows => {
+            rows.samples = Some(file(entry)?);
+            return Some(());
+        }
+        FieldKind::Headers => {
+            rows.headers = Some(file(entry)?);
             return Some(());
         }
         FieldKind::Nic => {

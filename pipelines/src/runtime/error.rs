@@ -91,6 +91,9 @@ pub enum Error {
     /// A file that is to be written is to be read as well, or written twice.
     #[error(transparent)]
     Files(#[from] Problems),
+    /// Records could not be gathered, or not be written.
+    #[error(transparent)]
+    Sensor(Box<crate::sensor::Error>),
     /// A file of samples could not be written.
     #[error("file `{}`: {source}; name a file that can be written", path.display())]
     File {
@@ -99,6 +102,12 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+}
+
+impl From<crate::sensor::Error> for Error {
+    fn from(error: crate::sensor::Error) -> Self {
+        Self::Sensor(Box::new(error))
+    }
 }
 
 /// What helps against a cause that ends a queue.

@@ -17,6 +17,7 @@ use super::promise;
 use crate::copies::CopyRing;
 use crate::file::{PipelineFile, ReceiveEntry, StageEntry};
 use crate::runtime::{Error, Kit};
+use crate::sensor::{Records, Tensors};
 
 /// The memory of one pipeline kernel, laid out and ready to launch.
 pub(super) struct Layout {
@@ -33,6 +34,7 @@ pub(super) struct Layout {
     pub(super) ports: Vec<PortRecord>,
     pub(super) stages: Vec<StageRecord>,
     pub(super) samples: Vec<SampleRecord>,
+    pub(super) gathers: Vec<GatherRecord>,
 }
 
 impl Layout {
@@ -72,6 +74,13 @@ pub(super) struct SampleRecord {
     pub(super) receive: usize,
     pub(super) stage: usize,
     pub(super) ring: CopyRing,
+}
+
+/// The tensors of a stage that gathers.
+pub(super) struct GatherRecord {
+    pub(super) receive: usize,
+    pub(super) stage: usize,
+    pub(super) tensors: Tensors,
 }
 
 /// Samples that a ring can hold.
@@ -117,6 +126,7 @@ pub(super) fn lay_out(
         ports: builder.ports,
         stages: builder.stages,
         samples: builder.samples,
+        gathers: builder.gathers,
     })
 }
 
@@ -132,6 +142,7 @@ struct Builder<'f> {
     ports: Vec<PortRecord>,
     stages: Vec<StageRecord>,
     samples: Vec<SampleRecord>,
+    gathers: Vec<GatherRecord>,
     /// Tables of each receive that were placed, to be shared by its ports.
     tables: Vec<Option<(DeviceAddress, DeviceAddress)>>,
 }
@@ -175,6 +186,7 @@ impl<'f> Builder<'f> {
             ports: Vec::new(),
             stages: Vec::new(),
             samples: Vec::new(),
+            gathers: Vec::new(),
             tables: vec![None; file.receives.len()],
         };
         builder.check(group)?;
@@ -321,9 +333,10 @@ impl<'f> Builder<'f> {
             stage: place,
             counters: counters.clone(),
         });
-        let samples = match stage.file {
-            Some(_) => self.ring(receive, place)?,
-            None => DeviceAddress::NULL,
+        let samples = match (&stage.file, &stage.gather) {
+            (_, Some(gather)) => self.tensors(receive, place, &gather.records)?,
+            (Some(_), None) => self.ring(receive, place)?,
+            (None, None) => DeviceAddress::NULL,
         };
         let mut args = [0; ARGS_BYTES / 8];
         let (words, _) = stage.args.as_chunks::<8>();
@@ -338,6 +351,29 @@ impl<'f> Builder<'f> {
             samples,
             args,
         })
+    }
+
+    /// The tensors of a stage: one warp has all ports of the only block, and gathers by one
+    /// gatherer whatever the port.
+    fn tensors(
+        &mut self,
+        receive: usize,
+        stage: usize,
+        records: &Records,
+    ) -> Result<DeviceAddress, Error> {
+        let is_it = |one: &&GatherRecord| (one.receive, one.stage) == (receive, stage);
+        if let Some(record) = self.gathers.iter().find(is_it) {
+            return Ok(record.tensors.address());
+        }
+        let tensors = Tensors::new(records, Location::PinnedHost)?;
+        self.memory.keep(std::slice::from_ref(tensors.memory()));
+        let address = tensors.address();
+        self.gathers.push(GatherRecord {
+            receive,
+            stage,
+            tensors,
+        });
+        Ok(address)
     }
 
     fn ring(&mut self, receive: usize, stage: usize) -> Result<DeviceAddress, Error> {

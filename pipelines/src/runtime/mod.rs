@@ -6,6 +6,7 @@
 )]
 
 mod error;
+mod gathers;
 mod generator;
 mod gpu;
 mod kit;
@@ -32,12 +33,13 @@ use warpwire_ring::DeviceAddress;
 
 use crate::file::PipelineFile;
 use crate::files;
-use crate::report::Report;
+use crate::report::{GatherReport, Report};
 
 pub use error::Error;
 pub use kit::{Kit, format_word};
 pub use measure::{Generation, Measurement, Plain};
 
+use gathers::Gathers;
 use gpu::{Launcher, Running};
 use log::{Log, Place};
 use memory::Memory;
@@ -52,6 +54,7 @@ pub struct Runtime<'f> {
     pipelines: Vec<Pipeline>,
     generators: Vec<Generator>,
     samples: Samples,
+    gathers: Gathers,
     threads: usize,
     started_ns: u64,
     log: Log,
@@ -92,6 +95,8 @@ pub struct Settings {
     pub cuda: Option<Arc<CudaExecutor>>,
     /// Real time, or virtual time for runs that a seed repeats.
     pub time: Time,
+    /// Rows that are gathered by each stage that does; then the run is over. All if none.
+    pub rows: Option<u64>,
 }
 
 impl Settings {
@@ -126,7 +131,8 @@ pub enum Ended {
     Duration,
     /// Somebody asked for it.
     Stopped,
-    /// All sources ended: captures were played, generators had sent all their frames.
+    /// All sources ended: captures were played, generators had sent all their frames; or as many
+    /// rows were gathered as there shall be.
     Exhausted,
     /// Something went wrong that makes going on useless; [`Runtime::finish`] says what.
     Failed,
@@ -209,6 +215,11 @@ impl<'f> Runtime<'f> {
             .flat_map(|layout| std::mem::take(&mut layout.samples))
             .collect();
         let samples = Samples::create(file, records, executor.clock().now_ns())?;
+        let tensors = layouts
+            .iter_mut()
+            .flat_map(|layout| std::mem::take(&mut layout.gathers))
+            .collect();
+        let gathers = Gathers::create(file, tensors, settings.rows)?;
         for service in services {
             executor.add_service(service, Placement::Any)?;
         }
@@ -223,6 +234,7 @@ impl<'f> Runtime<'f> {
             pipelines: Vec::new(),
             generators: Vec::new(),
             samples,
+            gathers,
             threads,
             started_ns,
             log: Log::default(),
@@ -261,7 +273,7 @@ impl<'f> Runtime<'f> {
                 return Ended::Failed;
             }
             self.samples.drain();
-            let is_over = self.watch();
+            let is_over = self.gathers.drain() | self.watch();
             tick(self);
             if is_over {
                 return Ended::Failed;
@@ -271,6 +283,9 @@ impl<'f> Runtime<'f> {
             }
             if limit.is_some_and(|limit| self.elapsed() >= limit) {
                 return Ended::Duration;
+            }
+            if self.gathers.are_full() {
+                return Ended::Exhausted;
             }
             if self.sources_ended() && self.is_quiet(&mut quiet) {
                 return Ended::Exhausted;
@@ -300,6 +315,7 @@ impl<'f> Runtime<'f> {
             pipelines,
             generators,
             samples,
+            gathers,
             threads,
             mut log,
             ..
@@ -315,9 +331,10 @@ impl<'f> Runtime<'f> {
         for pipeline in &pipelines {
             pipeline.launch.stop();
         }
+        let mut have_ended = true;
         let pipelines = pipelines.into_iter().map(|pipeline| {
             let Pipeline { launch, layout } = pipeline;
-            join(launch, &mut log, |block| {
+            have_ended &= join(launch, &mut log, |block| {
                 pipeline_place(file, &layout, block)
             });
             log.look(file, &layout);
@@ -329,6 +346,7 @@ impl<'f> Runtime<'f> {
         report.threads = threads;
         (report.executor, report.memory) = launcher.words();
         report.samples = samples.finish(&mut log);
+        report.gathered = gathers.finish(have_ended, &mut log);
         if let Err(error) = launcher.cpu.shutdown(JOIN_LIMIT) {
             log.fail(error.into());
         }
@@ -347,6 +365,11 @@ impl<'f> Runtime<'f> {
     /// Frames that all pipelines received so far, and frames that all NICs sent.
     pub fn totals(&self) -> (u64, u64) {
         snapshot::totals(self.file, &self.open)
+    }
+
+    /// What stages gathered so far.
+    pub fn gathered(&self) -> Vec<GatherReport> {
+        self.gathers.reports()
     }
 
     /// Looks at kernels, and now and then at queues and NICs. Says whether going on is useless.
@@ -397,6 +420,7 @@ impl<'f> Runtime<'f> {
                 return self.log.fail(error);
             }
             self.samples.drain();
+            self.gathers.drain();
         }
     }
 
@@ -464,9 +488,12 @@ fn promise(block: DeviceAddress, layout: u64, memory: &[Arc<Arena>]) -> Paramete
     unsafe { Parameters::new(block, layout, memory.to_vec()) }
 }
 
-/// Waits for a kernel that was asked to stop, or ended.
-fn join(launch: Running, log: &mut Log, place: impl Fn(u32) -> Place) {
-    log.check(launch.join(JOIN_LIMIT), place);
+/// Waits for a kernel that was asked to stop, or ended. Says whether it did.
+fn join(launch: Running, log: &mut Log, place: impl Fn(u32) -> Place) -> bool {
+    let ended = launch.join(JOIN_LIMIT);
+    let has_ended = ended.is_ok();
+    log.check(ended, place);
+    has_ended
 }
 
 /// What a block of a generator drives.

@@ -92,7 +92,7 @@ fn open(spec: &NicSpec, patience: Duration) -> Result<Box<dyn Nic>, warpwire_nic
 }
 
 /// The words with the own addresses and the slots for AF_XDP, unless they say that themselves.
-fn suited(mut spec: NicSpec, config: &StreamConfig) -> NicSpec {
+pub(crate) fn suited(mut spec: NicSpec, config: &StreamConfig) -> NicSpec {
     let takes = |key: &str| matches!(key, "flow" | "address" | "prefix" | "all" | "exclusive");
     let says = |words: &str| {
         let mut keys = words.split('+').map(|part| part.split('=').next());
@@ -133,7 +133,7 @@ fn depth(open: u32) -> u32 {
 
 /// Refuses addresses that the operating system has where the NIC is, if that is AF_XDP: both would
 /// answer.
-fn refuse_owned(spec: &NicSpec, config: &StreamConfig) -> Result<(), Error> {
+pub(crate) fn refuse_owned(spec: &NicSpec, config: &StreamConfig) -> Result<(), Error> {
     let uplink = spec.option("uplink").filter(|_| spec.kind == NicKind::Soft);
     let below = uplink.filter(|words| words.starts_with("xdp:"));
     let below: Option<NicSpec> = below

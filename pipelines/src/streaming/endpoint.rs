@@ -169,6 +169,11 @@ impl StreamEndpoint {
         Some((places.table, memory))
     }
 
+    /// A stream that device code accepted and has no more: its place and its generation.
+    pub(crate) fn take_over(&self, place: u32, generation: u32) -> Result<Stream, Error> {
+        Stream::new(&self.shared, place, generation)
+    }
+
     /// What the engine counted so far.
     pub fn counters(&self) -> StreamCounters {
         self.shared.counters()

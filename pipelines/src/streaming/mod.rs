@@ -21,7 +21,7 @@ mod listener;
 mod places;
 mod rdma;
 #[cfg(test)]
-mod scene;
+pub(crate) mod scene;
 mod settings;
 #[cfg(test)]
 mod several;
@@ -37,6 +37,7 @@ mod tests;
 #[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncListener, AsyncStream, Reactor};
 pub use device::StreamDevice;
+pub(crate) use device::{refuse_owned, suited};
 pub use endpoint::{News, StreamEndpoint};
 pub use error::Error;
 pub use listener::Listener;

@@ -17,11 +17,11 @@ use warpwire_protocols::rdma::Mtu;
 use super::*;
 use crate::messaging::{self, Endpoint, EndpointConfig, Path};
 
-pub(super) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// What carries the streams of a scene.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum By {
+pub(crate) enum By {
     /// TCP, by an engine that whoever waits steps.
     Tcp,
     /// TCP, by two engines over as many pairs of queues.
@@ -101,7 +101,7 @@ impl Nic for Blind<'_> {
 
 /// What tests change of both carriers' settings.
 #[derive(Clone, Debug)]
-pub(super) struct Sizes {
+pub(crate) struct Sizes {
     pub(super) connections: u32,
     pub(super) listeners: u32,
     pub(super) ring_bytes: u32,
@@ -121,8 +121,8 @@ impl Default for Sizes {
 }
 
 /// Two endpoints; what they run on goes after them.
-pub(super) struct Scene {
-    pub(super) ends: [StreamEndpoint; 2],
+pub(crate) struct Scene {
+    pub(crate) ends: [StreamEndpoint; 2],
     pub(super) by: By,
     /// Executor and NICs, which have to go after the endpoints.
     pub(super) rest: Rest,
@@ -189,7 +189,7 @@ impl Scene {
     }
 
     /// Over any carrier.
-    pub(super) fn of(by: By, link: Impairments, sizes: &Sizes) -> Self {
+    pub(crate) fn of(by: By, link: Impairments, sizes: &Sizes) -> Self {
         if by.is_tcp() {
             let ways = Ways {
                 queues: if by == By::Tcp { 1 } else { 2 },
@@ -237,7 +237,7 @@ impl Scene {
     }
 
     /// The second end listens, at any address.
-    pub(super) fn listen(&self) -> Listener {
+    pub(crate) fn listen(&self) -> Listener {
         let at = match self.by {
             By::Tcp => "10.9.0.2:7",
             _ => "127.0.0.1:0",
@@ -259,7 +259,7 @@ impl Scene {
     }
 
     /// Runs a server beside a client; both endpoints are stepped until both are over.
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         client: impl FnOnce(&StreamEndpoint),
         server: impl FnOnce(&StreamEndpoint) + Send,

@@ -82,7 +82,10 @@ impl Args {
             // A power of two.
             scale: f32::from_bits((127 - bits) << 23),
             offset: 0.0,
-            order: self.order(),
+            order: match self.given.has(LITTLE_SAMPLES) {
+                true => ByteOrder::Little,
+                false => self.order(),
+            },
         }
     }
 
@@ -201,6 +204,7 @@ const LITTLE: u32 = 7;
 const FRACTION_BITS: u32 = 8;
 const PATIENCE: u32 = 9;
 const FIRST: u32 = 10;
+const LITTLE_SAMPLES: u32 = 12;
 
 const PLACED: u32 = 0;
 const DROPPED: u32 = 1;
@@ -279,6 +283,19 @@ const SPEC: Spec = Spec {
             number(8, 0, u64::MAX),
             core::mem::offset_of!(Args, first),
             "the number of the first record; what comes first if left out",
+        ),
+        Field::optional(
+            "headers_to",
+            FieldKind::Headers,
+            0,
+            "the file to write headers to: an array of uint8, a row a record, in NumPy's format if \
+             it ends in .npy",
+        ),
+        Field::optional(
+            "little_samples",
+            FieldKind::Flag,
+            0,
+            "the least significant byte of samples comes first, whichever does of numbers",
         ),
     ],
     one_of: &[],

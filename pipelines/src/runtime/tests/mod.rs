@@ -1,6 +1,7 @@
 //! Whole pipelines, from captures to captures, in virtual time: a seed decides everything.
 
 mod failures;
+mod gathers;
 mod plain;
 
 use std::fs::File;

@@ -1,0 +1,56 @@
+//! What can go wrong with records of a sensor.
+
+use std::path::PathBuf;
+
+use warpwire_gpu::arena::ArenaError;
+use warpwire_ring::Cause;
+
+use crate::file::Problems;
+use crate::streaming;
+
+/// Why records cannot be gathered, or not any more.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A setting that makes no sense.
+    #[error("{field}: {problem}; {cure}")]
+    Setting {
+        /// Which, as the stage `gather` calls it.
+        field: &'static str,
+        /// What is wrong.
+        problem: String,
+        /// What helps.
+        cure: String,
+    },
+    /// Memory could not be had.
+    #[error(transparent)]
+    Memory(#[from] ArenaError),
+    /// A file cannot be written.
+    #[error("file `{}`: {source}; name a file that can be written", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Streams come over several pairs of queues, and a gatherer reads those of one.
+    #[error("{queues} pairs of queues: records are gathered from one; open the NIC with queues=1")]
+    Queues {
+        /// How many there are.
+        queues: usize,
+    },
+    /// The streams cannot be read.
+    #[error(transparent)]
+    Streaming(#[from] streaming::Error),
+    /// The pipeline cannot be as it is said.
+    #[error(transparent)]
+    Pipeline(#[from] Problems),
+    /// The kernel that gathers ended.
+    #[error("gather_streams ended: {cause}; build kernels and command from the same source")]
+    Ended {
+        /// Why.
+        cause: Cause,
+    },
+    /// The executor could not run the kernel.
+    #[error(transparent)]
+    Executor(#[from] warpwire_gpu::executor::Error),
+}
