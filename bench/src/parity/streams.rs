@@ -212,6 +212,7 @@ impl<W: Wire> Scene<W> {
             handed: DeviceAddress::NULL,
             home_count: 0,
             number: 0,
+            board: DeviceAddress::NULL,
         };
         Self {
             block: StreamBlock { ..block },

@@ -12,20 +12,20 @@
 //! share receives are of one group.
 #![expect(
     unsafe_code,
-    reason = "reads and writes the board by the address that the host gave"
+    reason = "takes leases from words that another warp of the block wrote"
 )]
 
-use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::num::NonZeroU32;
 
 use warpwire_device::{Lease, MAX_BATCH, Simt};
 use warpwire_protocols::checksum::Engine as Sum;
-use warpwire_ring::{Cause, DeviceAddress, Receive, Transmit};
+use warpwire_ring::{Cause, Receive, Transmit};
 
 use crate::arrive::{Arrival, Seen, look};
 use crate::engine::Engine;
 use crate::job::Job;
+use crate::sheet::{Field, Sheet};
 
 /// Which of the warps that run an engine this is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +46,12 @@ impl Crew {
         }
     }
 
+    /// All of so many warps, the dispatcher first.
+    pub fn all(warps: u32) -> impl Iterator<Item = Self> {
+        let warps = if warps == 0 { 1 } else { warps };
+        (0..warps).map(move |warp| Self { warp, warps })
+    }
+
     /// Warps that one engine can have.
     pub const MOST: u32 = 32;
 
@@ -56,6 +62,20 @@ impl Crew {
 
     pub(crate) const fn is_alone(self) -> bool {
         self.warps == 1
+    }
+
+    /// Engines of streams in a block of such a crew: one for each warp that owns connections.
+    pub const fn engines(self) -> u32 {
+        match self.owners() {
+            0 => 1,
+            owners => owners,
+        }
+    }
+
+    /// Which of these engines' tables the warp works with: its own, and the first's if it has the
+    /// rings.
+    pub(crate) const fn engine(self) -> u32 {
+        self.warp.saturating_sub(1)
     }
 
     /// Whether this warp has the rings.
@@ -72,13 +92,13 @@ impl Crew {
     }
 
     /// Warps that own queue pairs; none where one warp does everything.
-    const fn owners(self) -> u32 {
+    pub(crate) const fn owners(self) -> u32 {
         self.warps - 1
     }
 
     /// Packets that the `owner`-th owner may ask for in a round when there are credits for so many:
     /// an equal part, and what does not divide goes round.
-    fn quota(self, owner: u32, credits: u32, round: u32) -> u32 {
+    pub(crate) fn quota(self, owner: u32, credits: u32, round: u32) -> u32 {
         let owners = self.divisor();
         let luck = owner.wrapping_add(round) % owners;
         let quota = credits / owners + (luck < credits % owners) as u32;
@@ -90,7 +110,7 @@ impl Crew {
     }
 
     /// Packets of one owner that the board has room for.
-    fn room(self) -> u32 {
+    pub(crate) fn room(self) -> u32 {
         MAX_BATCH / self.divisor()
     }
 
@@ -127,58 +147,12 @@ struct Row {
     is_packet: bool,
 }
 
-/// A field of the board, or a row of them.
-struct Field<T> {
-    offset: usize,
-    rows: u32,
-    of: PhantomData<T>,
-}
-
-impl<T> Field<T> {
-    const fn new(offset: usize, rows: u32) -> Self {
-        let of = PhantomData;
-        Self { offset, rows, of }
-    }
-}
-
 const GOES_ON: Field<bool> = Field::new(offset_of!(Board, goes_on), 1);
 const CAME: Field<u32> = Field::new(offset_of!(Board, came), 1);
 const CREDITS: Field<u32> = Field::new(offset_of!(Board, credits), 1);
 const WANTED: Field<u32> = Field::new(offset_of!(Board, wanted), Crew::MOST);
 const ARRIVALS: Field<Row> = Field::new(offset_of!(Board, arrivals), MAX_BATCH);
 const JOBS: Field<Job> = Field::new(offset_of!(Board, jobs), MAX_BATCH);
-
-/// A warp's sight of the [`Board`].
-#[derive(Clone, Copy)]
-pub(crate) struct Sheet(DeviceAddress);
-
-impl Sheet {
-    /// `None` if there is no board there.
-    ///
-    /// # Safety
-    /// *The engine's promise* for the board, which its crew uses alone.
-    pub(crate) unsafe fn attach(at: DeviceAddress) -> Option<Self> {
-        let sound = !at.is_null() && at.is_aligned(align_of::<Board>() as u64);
-        sound.then_some(Self(at))
-    }
-
-    fn at<T>(self, field: &Field<T>, row: u32) -> *mut T {
-        let row = row.min(field.rows - 1) as usize;
-        let at = self.0.offset((field.offset + row * size_of::<T>()) as u64);
-        at.value() as *mut T
-    }
-
-    fn get<T: Copy>(self, field: &Field<T>, row: u32) -> T {
-        // SAFETY: within the board, where its writer left such a value in an earlier part of the
-        // round, and nobody writes in this one.
-        unsafe { self.at(field, row).read() }
-    }
-
-    fn set<T: Copy>(self, field: &Field<T>, row: u32, value: T) {
-        // SAFETY: within the board; the row is this lane's alone until the block meets.
-        unsafe { self.at(field, row).write(value) }
-    }
-}
 
 impl<R: Receive, T: Transmit, E: Sum> Engine<'_, R, T, E> {
     /// *Collective over the crew.* Whether there is another round: what the dispatcher finds.

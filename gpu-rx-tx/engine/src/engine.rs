@@ -16,8 +16,9 @@ use warpwire_ring::{Cause, Location, Receive, Region, Transmit};
 
 use crate::arrive::{Arrival, Seen, look, packets};
 use crate::count::{self, Counts};
-use crate::crew::{Crew, Sheet};
+use crate::crew::{Board, Crew};
 use crate::pairs::{DATAGRAM, NOTHING, Order, Pairs, Pieces};
+use crate::sheet::Sheet;
 use crate::tables::{EngineBlock, EngineCounters, PairBlock};
 
 /// Runs the queue pairs of one block, or this warp's part of that. `E` sums bytes.
@@ -52,7 +53,7 @@ impl<'a, R: Receive, T: Transmit, E: Sum> Engine<'a, R, T, E> {
     /// their mail.
     pub unsafe fn attach(block: &'a EngineBlock, crew: Crew) -> Result<Self, Cause> {
         // SAFETY: the block's board, by the promise.
-        let board = unsafe { Sheet::attach(block.board) }.filter(|_| !crew.is_alone());
+        let board = unsafe { Sheet::attach::<Board>(block.board) }.filter(|_| !crew.is_alone());
         let sound = !block.pairs.is_null()
             && crew.fits(board.is_some() && !block.groups.is_null())
             && block.pairs.is_aligned(align_of::<PairBlock>() as u64)

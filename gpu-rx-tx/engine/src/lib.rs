@@ -24,6 +24,7 @@ mod job;
 mod pairs;
 mod payload;
 mod send;
+mod sheet;
 pub mod streams;
 mod sum;
 pub mod tables;

@@ -7,6 +7,7 @@ const CARRIERS: [By; 6] = [
     By::Tcp,
     By::Queues,
     By::Sliced,
+    By::Crews,
     By::Fused,
     By::Kernel,
     By::Nic,
@@ -109,7 +110,7 @@ fn breaks(by: By) {
     });
     let refused = match by {
         // There is one port, and somebody listens at it.
-        By::Tcp | By::Queues | By::Sliced => {
+        _ if by.is_tcp() => {
             let at = std::net::SocketAddr::new(deaf.ip(), 9);
             client.connect(at, LIMIT).err()
         }

@@ -28,6 +28,10 @@ pub(crate) enum By {
     Queues,
     /// TCP, by engines in a kernel on an executor, over two pairs of queues.
     Sliced,
+    /// TCP, by a crew of two warps that whoever waits steps.
+    Pair,
+    /// TCP, by crews of four warps in a kernel on an executor, over two pairs of queues.
+    Crews,
     /// Messages, by an engine that whoever waits steps.
     Fused,
     /// Messages, by an engine in a kernel on an executor.
@@ -38,7 +42,7 @@ pub(crate) enum By {
 
 impl By {
     pub(super) const fn is_tcp(self) -> bool {
-        matches!(self, Self::Tcp | Self::Queues | Self::Sliced)
+        !matches!(self, Self::Fused | Self::Kernel | Self::Nic)
     }
 }
 
@@ -46,6 +50,8 @@ impl By {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ways {
     pub(super) queues: u32,
+    /// Warps of each.
+    pub(super) warps: u32,
     /// The NIC does not say where segments come to.
     pub(super) is_blind: bool,
     /// The engines are a kernel.
@@ -56,6 +62,7 @@ impl Default for Ways {
     fn default() -> Self {
         Self {
             queues: 1,
+            warps: 1,
             is_blind: false,
             in_kernel: false,
         }
@@ -171,6 +178,7 @@ impl Scene {
                 ring_bytes: 1 << 16,
                 connections: 64,
                 open: 32,
+                warps: ways.warps,
                 ..StreamConfig::new(own.to_vec())
             };
             change(&mut config);
@@ -192,8 +200,16 @@ impl Scene {
     pub(crate) fn of(by: By, link: Impairments, sizes: &Sizes) -> Self {
         if by.is_tcp() {
             let ways = Ways {
-                queues: if by == By::Tcp { 1 } else { 2 },
-                in_kernel: by == By::Sliced,
+                queues: match by {
+                    By::Tcp | By::Pair => 1,
+                    _ => 2,
+                },
+                warps: match by {
+                    By::Pair => 2,
+                    By::Crews => 4,
+                    _ => 1,
+                },
+                in_kernel: matches!(by, By::Sliced | By::Crews),
                 ..Ways::default()
             };
             return Self::over(ways, link, |config| {

@@ -2,13 +2,14 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use warpwire_engine::Crew;
 use warpwire_protocols::tcp::Config as TcpConfig;
 
 use super::error::Error;
 use super::slow::{InterfaceAddress, Route, SlowPath};
 
-/// How an endpoint of streams is made. What there can be of connections is for each pair of queues
-/// of the NIC.
+/// How an endpoint of streams is made. What there can be of connections is for each engine: there
+/// is one for each pair of queues of the NIC, or for each warp that owns connections.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StreamConfig {
     /// The own addresses; what comes for others is not ours.
@@ -32,6 +33,9 @@ pub struct StreamConfig {
     pub share: u32,
     /// Resets in a second to segments that belong to no connection.
     pub resets_a_second: u32,
+    /// Warps that serve each pair of queues together: one that does everything, or one that has the
+    /// queues, and each other one owns those connections whose segments a keyed hash gives to it.
+    pub warps: u32,
     /// How connections behave. Sizes of segments and rings are set by the fields above.
     pub tcp: TcpConfig,
     /// Hides first numbers and ports from those who would guess them; random.
@@ -54,6 +58,7 @@ impl StreamConfig {
             backlog: 256,
             share: 16,
             resets_a_second: 100,
+            warps: 1,
             tcp: TcpConfig::default(),
             secret: [chance(0), chance(1)],
         }
@@ -79,6 +84,7 @@ impl StreamConfig {
             ("listeners", self.listeners, 0, 1 << 10, false),
             ("backlog", self.backlog, 1, 1 << 16, true),
             ("share", self.share, 1, 1 << 16, false),
+            ("warps", self.warps, 1, Crew::MOST, false),
         ];
         for (field, value, least, most, is_power) in settings {
             if !(least..=most).contains(&value) || is_power && !value.is_power_of_two() {
@@ -91,6 +97,7 @@ impl StreamConfig {
                         "ring_bytes" => "a power of two, 1024 to 2^30",
                         "listeners" => "at most 1024",
                         "backlog" => "a power of two up to 65536",
+                        "warps" => "1 to 32",
                         _ => "1 to 65536",
                     },
                 });

@@ -1,4 +1,5 @@
-//! Several engines over as many queues of a NIC: connections are where their segments come to.
+//! Several engines, over as many queues of a NIC or of several warps: connections are where their
+//! segments come to.
 
 use std::collections::BTreeSet;
 
@@ -10,6 +11,7 @@ use super::scene::{LIMIT, Scene, Ways, at, text};
 fn check(ways: Ways, link: Impairments) {
     let scene = Scene::over(ways, link, |_| {});
     let count = 24usize;
+    let engines = ways.queues * (ways.warps - 1).max(1);
     let bytes = |number: usize| text(40_000 + number * 7)[number..].to_vec();
     scene.run(
         |end| {
@@ -17,11 +19,7 @@ fn check(ways: Ways, link: Impairments) {
                 .map(|_| end.connect(at("10.9.0.2:7"), LIMIT).expect("connects"))
                 .collect();
             let blocks: BTreeSet<u32> = streams.iter().map(|one| one.number() / 64).collect();
-            assert_eq!(
-                blocks.len() as u32,
-                ways.queues,
-                "all open some: {blocks:?}"
-            );
+            assert_eq!(blocks.len() as u32, engines, "all open some: {blocks:?}");
             for (number, stream) in streams.iter_mut().enumerate() {
                 stream.write_all(&bytes(number), LIMIT).expect("goes on");
                 stream.close().expect("closes");
@@ -59,11 +57,7 @@ fn check(ways: Ways, link: Impairments) {
                     std::thread::yield_now();
                 }
             }
-            assert_eq!(
-                blocks.len() as u32,
-                ways.queues,
-                "all accept some: {blocks:?}"
-            );
+            assert_eq!(blocks.len() as u32, engines, "all accept some: {blocks:?}");
         },
     );
     for end in &scene.ends {
@@ -75,6 +69,7 @@ fn check(ways: Ways, link: Impairments) {
     }
     // The end that opened knows where segments come to, or learns it.
     let counters = scene.ends[0].counters();
+    // Between warps of a block nothing has to be handed over.
     assert_eq!(counters.handed > 0, ways.is_blind, "{counters:?}");
     assert_eq!(counters.taken > 0, ways.is_blind, "{counters:?}");
 }
@@ -112,6 +107,34 @@ fn a_kernel_hands_segments_over_too() {
         queues: 2,
         is_blind: true,
         in_kernel: true,
+        ..Ways::default()
     };
     check(ways, Impairments::default());
+}
+
+#[test]
+fn warps_own_connections() {
+    for (queues, warps, is_blind, in_kernel) in [
+        (1, 2, false, false),
+        (1, 4, false, false),
+        (2, 3, false, false),
+        (2, 3, true, false),
+        (1, 4, false, true),
+        (2, 3, true, true),
+    ] {
+        let ways = Ways {
+            queues,
+            warps,
+            is_blind,
+            in_kernel,
+        };
+        check(ways, Impairments::default());
+        let link = Impairments {
+            loss_ppm: 10_000,
+            reorder_ppm: 10_000,
+            reorder_ns: 200_000,
+            ..Impairments::default()
+        };
+        check(ways, link);
+    }
 }

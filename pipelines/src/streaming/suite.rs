@@ -13,6 +13,8 @@ macro_rules! suite {
         suite!(@ tcp Tcp $($check)*);
         suite!(@ tcp_of_two_queues Queues $($check)*);
         suite!(@ tcp_by_kernel Sliced $($check)*);
+        suite!(@ tcp_of_two_warps Pair $($check)*);
+        suite!(@ tcp_by_kernel_of_four_warps Crews $($check)*);
         suite!(@ messages Fused $($check)*);
         suite!(@ messages_by_kernel Kernel $($check)*);
         suite!(@ messages_by_nic Nic $($check)*);
@@ -359,8 +361,8 @@ fn places_are_used_again_and_news_name_them(by: By) {
         |end| {
             let news = end.news().expect("is the first");
             assert!(end.news().is_none(), "there is one");
-            // Places of two blocks at most.
-            let mut streams: Vec<Option<Stream>> = (0..8).map(|_| None).collect();
+            // Places of six engines at most.
+            let mut streams: Vec<Option<Stream>> = (0..24).map(|_| None).collect();
             let (mut ended, mut total) = (0, 0);
             let until = Instant::now() + LIMIT;
             while ended < count && Instant::now() < until {

@@ -4,18 +4,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use warpwire_device::COPY_AT;
-use warpwire_engine::streams::Bits;
 use warpwire_engine::streams::tables::{
     ADDRESSES, Address, CommandSlot, ConnectionBlock, LAYOUT, ListenerBlock, Standing, StreamBlock,
     TRUST_META,
 };
+use warpwire_engine::streams::{Bits, Board};
 use warpwire_gpu::Arena;
 use warpwire_gpu::arena::ArenaError;
+use warpwire_gpu::executor::Control;
 use warpwire_nic::{Caps, Features, QueuePair as Rings};
 use warpwire_protocols::checksum::Policy;
 use warpwire_protocols::tcp::{Config as TcpConfig, Listener as TcpListener, Secret};
 use warpwire_ring::{DeviceAddress, Location};
 
+use super::driver;
 use super::places::Places;
 use super::settings::StreamConfig;
 use crate::copies::CopyRing;
@@ -24,7 +26,7 @@ use crate::copies::CopyRing;
 pub(super) struct Table {
     /// What applications use.
     pub(super) places: Places,
-    /// The block, which lies beside those of the other pairs of rings.
+    /// The block, which lies beside those of the other engines.
     pub(super) block: StreamBlock,
     /// The [`CommandSlot`]s.
     pub(super) commands: DeviceAddress,
@@ -36,41 +38,68 @@ pub(super) struct Table {
     pub(super) handed: Option<CopyRing>,
 }
 
-/// What the blocks of an endpoint share.
+/// What the engines of an endpoint share.
 pub(super) struct Family {
     pub(super) arena: Arc<Arena>,
-    /// Null for one block.
+    /// Engines of a pair of rings.
+    pub(super) each: u32,
+    /// Null for one pair of rings.
     homes: DeviceAddress,
     home_count: u32,
+    /// Of each pair of rings, if several warps run its engines.
+    boards: Vec<DeviceAddress>,
 }
 
 impl Family {
-    /// Lays out what so many blocks share, with room for the blocks and what names them.
-    pub(super) fn lay_out(blocks: u32, config: &StreamConfig) -> Result<Self, ArenaError> {
+    /// Lays out what the engines over so many pairs of rings share, with room for their blocks and
+    /// what names them.
+    pub(super) fn lay_out(pairs: u32, config: &StreamConfig) -> Result<Self, ArenaError> {
+        let each = driver::engines(config.warps);
+        let engines = pairs * each;
         // Few connections should meet in one home.
-        let most = u64::from(config.connections) * u64::from(blocks) * 8;
+        let most = u64::from(config.connections) * u64::from(engines) * 8;
         let home_count = most.next_power_of_two().min(1 << 22) as u32;
-        let homes = if blocks > 1 {
+        let homes = if pairs > 1 {
             home_count as usize * 8
         } else {
             0
         };
-        let bytes = homes + blocks as usize * (size_of::<StreamBlock>() + 256) + 8192;
+        let has_boards = config.warps > 1;
+        let board_count = if has_boards { pairs as usize } else { 0 };
+        let bytes = homes
+            + board_count * size_of::<Board>()
+            + engines as usize * size_of::<StreamBlock>()
+            + Control::bytes(pairs * config.warps) as usize
+            + 8192;
         let arena = Arc::new(Arena::new(bytes, Location::PageableHost)?);
-        let homes = match blocks {
+        let homes = match pairs {
             0 | 1 => DeviceAddress::NULL,
             _ => arena.allocate(homes as u64, 128)?.address,
         };
+        let board = |_| {
+            let bytes = size_of::<Board>() as u64;
+            let board = arena.allocate(bytes, align_of::<Board>() as u64);
+            Ok::<_, ArenaError>(board?.address)
+        };
+        let boards = (0..board_count).map(board).collect::<Result<_, _>>()?;
         Ok(Self {
             arena,
+            each,
             homes,
             home_count,
+            boards,
         })
+    }
+
+    /// The board of an engine.
+    fn board(&self, number: u32) -> DeviceAddress {
+        let board = self.boards.get((number / self.each.max(1)) as usize);
+        board.copied().unwrap_or(DeviceAddress::NULL)
     }
 }
 
 impl Table {
-    /// Lays out the memory of an endpoint over one pair of rings, the `number`-th of a family.
+    /// Lays out the memory of an engine over one pair of rings, the `number`-th of a family.
     pub(super) fn lay_out(
         rings: &Rings,
         caps: &Caps,
@@ -147,6 +176,7 @@ impl Table {
                 .map_or(DeviceAddress::NULL, |ring| ring.block),
             home_count: family.home_count,
             number,
+            board: family.board(number),
         };
         Ok(Self {
             places,

@@ -1,5 +1,5 @@
-//! TCP as what carries streams: an engine over each pair of rings of a NIC, and the slow path
-//! beside them.
+//! TCP as what carries streams: an engine over each pair of rings of a NIC, or several that share
+//! it, and the slow path beside them.
 #![expect(
     unsafe_code,
     reason = "attaching carries the promise that all tables are live"
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use warpwire_core::block::{Parameters as _, Steering as Obeyed};
 use warpwire_core::kernels::StreamParameters;
+use warpwire_engine::streams::owner_of;
 use warpwire_engine::streams::tables::{
     BUSY, CONNECT, Command, DONE, LISTEN, NO_CHUNK, NO_PLACE, StreamBlock, UNLISTEN,
 };
@@ -34,25 +35,28 @@ use super::table::{Family, Table, address_words};
 use crate::messaging::Idle;
 use crate::runtime::{Kit, format_word};
 
-/// Engines of TCP, one for each pair of rings.
+/// Engines of TCP: one for each pair of rings, or for each warp that owns connections.
 pub(super) struct Tcp {
     /// Goes before the memory that it works on.
     runs: Runs,
     host: Mutex<Host>,
     control: Mutex<Control>,
-    /// Of each block.
+    /// Of each engine.
     commands: Vec<Mutex<Commands>>,
     /// Listeners that are in use.
     listeners: Mutex<Vec<bool>>,
     /// Where segments come to, if the NIC knows.
     steering: Option<Steering>,
-    /// The block that opens the next connection.
+    /// Engines of a pair of rings.
+    each: u32,
+    secret: [u64; 2],
+    /// The engine that opens the next connection.
     turn: AtomicUsize,
     clock: Clock,
     idle: Idle,
     /// Handshakes of a listener.
     backlog: u32,
-    /// Places of a block.
+    /// Places of an engine.
     connections: u32,
     _memory: Vec<Arc<Arena>>,
 }
@@ -94,21 +98,28 @@ impl Tcp {
         let format = queues.first().map(|rings| format_word(&rings.receive));
         let format = format.ok_or(NO_QUEUES)?.unwrap_or("unknown");
         let family = Family::lay_out(queues.len() as u32, config)?;
-        let rings = queues.iter().zip(0..);
+        let each = |rings| (0..family.each).map(move |_| rings);
+        let rings = queues.iter().flat_map(each).zip(0..);
         let lay_out = |(rings, number)| Table::lay_out(rings, nic.caps(), config, &family, number);
         let tables: Vec<Table> = rings.map(lay_out).collect::<Result<_, _>>()?;
         let control = Control::new(config, nic.mac(), &tables, clock.now_ns())?;
         let mut memory = vec![Arc::clone(&family.arena)];
-        for (table, rings) in tables.iter().zip(queues) {
+        for table in &tables {
             memory.extend([&table.places.arena, &table.places.chunks].map(Arc::clone));
-            memory.extend(rings.memory.iter().cloned());
         }
+        queues
+            .iter()
+            .for_each(|rings| memory.extend(rings.memory.iter().cloned()));
         let blocks: Vec<StreamBlock> = tables.iter().map(|table| table.block).collect();
         let first = family.arena.place_all(&blocks)?.address;
+        let grid = Grid {
+            blocks: queues.len() as u32,
+            warps: config.warps,
+        };
         let runs = match kernel {
-            None => stepped(format, first, blocks.len(), &clock)?,
+            None => stepped(format, first, grid, &clock)?,
             Some((executor, placement)) => {
-                let at = (first, blocks.len() as u32);
+                let at = (first, blocks.len() as u32, grid);
                 launch(format, at, &family.arena, &memory, executor, placement)?
             }
         };
@@ -122,6 +133,8 @@ impl Tcp {
             commands: tables.iter().map(Commands::new).map(Mutex::new).collect(),
             listeners: Mutex::new(vec![false; config.listeners as usize]),
             steering: nic.steering(),
+            each: family.each,
+            secret: config.secret,
             turn: AtomicUsize::new(0),
             clock,
             idle,
@@ -164,15 +177,15 @@ impl Tcp {
         carriage::wait(self, &self.idle, (what, patience), look)
     }
 
-    /// Gives a block a command and waits for the answer.
+    /// Gives an engine a command and waits for the answer.
     fn command(
         &self,
-        block: usize,
+        engine: usize,
         command: &Command,
         patience: Duration,
     ) -> Result<Answered, Error> {
         let what = "the engine did not answer";
-        let commands = self.commands.get(block).ok_or(NO_QUEUES)?;
+        let commands = self.commands.get(engine).ok_or(NO_QUEUES)?;
         let number = self.wait(what, patience, || Ok(lock(commands).give(command, true)?))?;
         let answer = self.wait(what, patience, || Ok(lock(commands).answer(number)?));
         if answer.is_err() {
@@ -188,14 +201,22 @@ impl Tcp {
         })
     }
 
-    /// The next port towards a peer, for a connection of a block: where the NIC knows, one whose
-    /// segments come to the block's queue.
-    fn port(&self, block: usize, to: SocketAddr) -> Result<u16, Error> {
+    /// The next port towards a peer, for a connection of an engine: one whose segments come to the
+    /// engine's queue, where the NIC knows that, and from there to the engine.
+    fn port(&self, engine: usize, to: SocketAddr, path: &Path) -> Result<u16, Error> {
         let mut control = lock(&self.control);
         let local = control.source(to.ip())?;
-        let fits = |port| match &self.steering {
-            Some(steering) => steering.queue(to, SocketAddr::new(local, port)) as usize == block,
-            None => true,
+        let each = self.each.max(1);
+        let (queue, owner) = (engine as u32 / each, engine as u32 % each);
+        let fits = |port| {
+            let path = Path {
+                source_port: port,
+                ..*path
+            };
+            owner_of(self.secret, &path, to.port(), each) == owner
+                && self.steering.as_ref().is_none_or(|steering| {
+                    steering.queue(to, SocketAddr::new(local, port)) == queue
+                })
         };
         control.port(local, to, fits).ok_or(Error::Taken {
             what: "every port towards",
@@ -203,26 +224,27 @@ impl Tcp {
         })
     }
 
-    /// Ends what so many blocks listen for.
-    fn end_to_listen(&self, listener: u32, blocks: usize) -> bool {
+    /// Ends what so many engines listen for.
+    fn end_to_listen(&self, listener: u32, engines: usize) -> bool {
         let command = Command {
             kind: UNLISTEN,
             listener,
             ..Command::default()
         };
-        let end = |block| self.command(block, &command, LAST_PATIENCE).is_ok();
-        (0..blocks).fold(true, |all, block| all & end(block))
+        let end = |engine| self.command(engine, &command, LAST_PATIENCE).is_ok();
+        (0..engines).fold(true, |all, engine| all & end(engine))
     }
 }
 
-/// Engines that whoever steps them runs.
-fn stepped(format: &str, first: DeviceAddress, count: usize, clock: &Clock) -> Result<Runs, Error> {
+/// Engines that whoever steps them runs: those of a pair of rings together.
+fn stepped(format: &str, first: DeviceAddress, grid: Grid, clock: &Clock) -> Result<Runs, Error> {
     let mut seats = Vec::new();
-    for number in 0..count {
-        let block = first.offset((number * size_of::<StreamBlock>()) as u64);
-        // SAFETY: the tables hold the block and all that it points to, and the endpoint keeps the
-        // memory; the rings are those of one pair of the NIC, driven by this engine alone.
-        let driver = unsafe { driver::attach(format, block, clock) };
+    let bytes = u64::from(driver::engines(grid.warps)) * size_of::<StreamBlock>() as u64;
+    for number in 0..u64::from(grid.blocks) {
+        // SAFETY: the tables hold the blocks and all that they point to, and the endpoint keeps the
+        // memory; the rings are those of one pair of the NIC, driven by these engines alone.
+        let driver =
+            unsafe { driver::attach(format, first.offset(number * bytes), grid.warps, clock) };
         let driver = driver.map_err(|cause| Error::Ended { cause })?;
         seats.push(Mutex::new(Seat {
             driver: Some(driver),
@@ -235,14 +257,14 @@ fn stepped(format: &str, first: DeviceAddress, count: usize, clock: &Clock) -> R
 /// Engines that are the blocks of a kernel.
 fn launch(
     format: &str,
-    (blocks, block_count): (DeviceAddress, u32),
+    (blocks, block_count, grid): (DeviceAddress, u32, Grid),
     arena: &Arc<Arena>,
     memory: &[Arc<Arena>],
     executor: &CpuExecutor,
     placement: Placement,
 ) -> Result<Runs, Error> {
     let row = Kit::streams(format)?;
-    let control = Words::allocate(arena, block_count)?;
+    let control = Words::allocate(arena, grid.blocks * grid.warps)?;
     let parameters = StreamParameters {
         header: StreamParameters::HEADER,
         steering: Obeyed {
@@ -258,10 +280,6 @@ fn launch(
     // SAFETY: such parameters lie there; the tables hold the blocks and all that they point to, the
     // rings are the NIC's, and each is driven by one block alone.
     let parameters = unsafe { Parameters::new(at, StreamParameters::LAYOUT, memory.to_vec()) };
-    let grid = Grid {
-        blocks: block_count,
-        warps: 1,
-    };
     let parameters = parameters.control(control);
     Ok(Runs::Kernel(
         executor.launch_on(row, grid, parameters, placement)?,
@@ -316,9 +334,9 @@ impl Carriage for Tcp {
         let path = self.path(to.ip(), patience)?;
         let is_on_link = lock(&self.control).is_on_link(to.ip());
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let block = turn % self.commands.len().max(1);
+        let engine = turn % self.commands.len().max(1);
         for _ in 0..MOST_PORTS {
-            let port = self.port(block, to)?;
+            let port = self.port(engine, to, &path)?;
             let command = Command {
                 kind: CONNECT,
                 config: u32::from(to.is_ipv6()),
@@ -330,13 +348,13 @@ impl Carriage for Tcp {
                 is_on_link: u32::from(is_on_link),
                 ..Command::default()
             };
-            let answer = self.command(block, &command, left())?;
+            let answer = self.command(engine, &command, left())?;
             match answer.outcome {
                 BUSY => {}
                 NO_PLACE => return Err(full("a connection", "connections")),
                 NO_CHUNK => return Err(full("the bytes of a connection", "open")),
                 _ if answer.is_done() => {
-                    let place = block as u32 * self.connections + answer.place;
+                    let place = engine as u32 * self.connections + answer.place;
                     return Ok((place, answer.generation));
                 }
                 outcome => {
@@ -372,8 +390,8 @@ impl Carriage for Tcp {
             },
             ..Command::default()
         };
-        for block in 0..self.commands.len() {
-            let answer = self.command(block, &command, patience);
+        for engine in 0..self.commands.len() {
+            let answer = self.command(engine, &command, patience);
             let refused = match answer.map(|answer| answer.outcome) {
                 Ok(DONE) => continue,
                 Ok(BUSY) => Error::Taken {
@@ -387,7 +405,7 @@ impl Carriage for Tcp {
                 Err(error) => error,
             };
             // Those before it listen already.
-            self.end_to_listen(index, block);
+            self.end_to_listen(index, engine);
             return Err(refused);
         }
         *taken = true;

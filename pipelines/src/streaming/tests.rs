@@ -159,13 +159,15 @@ fn a_full_backlog_is_answered_by_cookies() {
 fn wrong_settings_are_named() {
     let good = StreamConfig::new(vec!["10.9.0.1/24".parse().expect("is one")]);
     type Change = fn(&mut StreamConfig);
-    let cases: [(&str, Change); 6] = [
+    let cases: [(&str, Change); 8] = [
         ("connections", |config| config.connections = 0),
         ("open", |config| config.open = config.connections + 1),
         ("ring_bytes", |config| config.ring_bytes = 3000),
         ("listeners", |config| config.listeners = 5000),
         ("backlog", |config| config.backlog = 3),
         ("share", |config| config.share = 0),
+        ("warps", |config| config.warps = 0),
+        ("warps", |config| config.warps = 33),
     ];
     assert!(good.check().is_ok());
     for (field, change) in cases {

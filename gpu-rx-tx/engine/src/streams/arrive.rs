@@ -398,6 +398,13 @@ pub(super) fn hash(
     hash as u32
 }
 
+/// As [`hash`], of a connection by its way and the port there.
+pub(super) fn hash_of(secret: &Secret, path: &Path, remote_port: u16) -> u32 {
+    let ports = u32::from(path.source_port) << 16 | u32::from(remote_port);
+    let version = u32::from(path.ip_version);
+    hash(secret, version, &path.local, &path.remote, ports)
+}
+
 /// Whether an address is one of the block's.
 pub(super) fn is_own(block: &StreamBlock, address: &Address) -> bool {
     let count = (block.address_count as usize).min(block.addresses.len());

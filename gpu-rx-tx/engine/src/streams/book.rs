@@ -9,8 +9,8 @@ use warpwire_protocols::tcp::Config;
 use warpwire_ring::{DeviceAddress, Location, Region, memory};
 
 use super::tables::{
-    AcceptBlock, Address, CommandSlot, ConnectionBlock, ListenerBlock, MOST_PLACES, NONE, Standing,
-    StreamBlock, StreamWords,
+    AcceptBlock, Address, CommandSlot, ConnectionBlock, LAYOUT, ListenerBlock, MOST_PLACES, NONE,
+    Standing, StreamBlock, StreamWords,
 };
 use super::words::{self, Words};
 use crate::tables::Path;
@@ -70,7 +70,8 @@ impl<'a> Book<'a> {
             block.deadlines,
             block.configs,
         ];
-        let is_sound = lines.into_iter().all(line)
+        let is_sound = block.layout == LAYOUT
+            && lines.into_iter().all(line)
             && others.iter().all(|one| !one.is_null() && one.is_aligned(8))
             && (1..=MOST_PLACES).contains(&block.connection_count)
             && block.bucket_count.is_power_of_two()

@@ -11,7 +11,7 @@ use warpwire_protocols::tcp::{Connection, Events, Initial, Listener, Secret};
 use warpwire_protocols::wire::tcp::TcpSequence;
 use warpwire_ring::DeviceAddress;
 
-use super::arrive::{hash, is_own};
+use super::arrive::{hash_of, is_own};
 use super::book::Ends;
 use super::count;
 use super::decide::blank;
@@ -214,10 +214,7 @@ impl Flow<'_> {
     }
 
     fn hash(&self, path: &Path, remote_port: u16) -> u32 {
-        let ports = u32::from(path.source_port) << 16 | u32::from(remote_port);
-        let secret = Secret(self.book.block.secret);
-        let version = u32::from(path.ip_version);
-        hash(&secret, version, &path.local, &path.remote, ports)
+        hash_of(&Secret(self.book.block.secret), path, remote_port)
     }
 }
 

@@ -16,14 +16,17 @@ use super::arrive::{Arrival, Seen, Slots, look, look_at};
 use super::bits::{Bits, OwnBits};
 use super::book::Book;
 use super::count::{self, Counts};
+use super::crew::{Board, Post};
 use super::decide::Order;
 use super::flow::Flow;
 use super::job::Job;
-use super::tables::{HANDED, LAYOUT, NONE, StreamBlock};
+use super::tables::{HANDED, NONE, StreamBlock};
 use super::turns::Turns;
+use crate::crew::Crew;
 use crate::engine::slots;
+use crate::sheet::Sheet;
 
-/// Runs the streams of one block, by one warp.
+/// Runs the streams of one block, by one warp; or is one of a crew that does.
 pub struct StreamEngine<'a, R, T> {
     pub(super) receiver: Receiver<R>,
     pub(super) sender: Sender<T>,
@@ -40,24 +43,38 @@ pub struct StreamEngine<'a, R, T> {
     handed: Option<CopyReader>,
     /// Where copies of frames that leave go.
     pub(super) mirror: Option<Copies>,
+    pub(super) post: Post,
 }
 
 impl<'a, R: Receive, T: Transmit> StreamEngine<'a, R, T> {
-    /// Goes on where the block stands.
+    /// Goes on where the block stands, as one of `crew`, all of which do: one warp alone with the
+    /// one of `blocks`, or several with as many as [`Crew::engines`], which name the same rings,
+    /// board and secret.
     ///
     /// # Errors
     /// [`Cause::LayoutMismatch`] if a table is missing, a configuration has rings that are no power
-    /// of two or longer than a chunk, or the rings are of another format;
+    /// of two or longer than a chunk, the rings are of another format, or there are not as many
+    /// blocks or more warps than [`Crew::MOST`];
     /// [`Cause::FrameTooLong`] if segments do not fit transmit slots; what attaching to the rings
-    /// refuses.
+    /// refuses. All of the crew find the same.
     ///
     /// # Safety
-    /// *The engine's promise*: the rings and everything that the block points to is live memory of
-    /// the size that the block says for `'a`; nobody else drives these rings or touches what is the
-    /// engine's own.
-    pub unsafe fn attach(block: &'a StreamBlock) -> Result<Self, Cause> {
-        if block.layout != LAYOUT {
+    /// *The engine's promise*: the rings and everything that the blocks point to is live memory of
+    /// the size that the block says for `'a`; nobody but the crew drives these rings or touches
+    /// what is the engine's own.
+    pub unsafe fn attach(blocks: &'a [StreamBlock], crew: Crew) -> Result<Self, Cause> {
+        let block = blocks.get(crew.engine() as usize);
+        let block = block.ok_or(Cause::LayoutMismatch)?;
+        // SAFETY: the block's board, by the promise.
+        let board = unsafe { Sheet::attach::<Board>(block.board) }.filter(|_| !crew.is_alone());
+        if blocks.len() != crew.engines() as usize || !crew.fits(board.is_some()) {
             return Err(Cause::LayoutMismatch);
+        }
+        let mut largest = 0;
+        for block in blocks {
+            // SAFETY: the block's tables, by the promise.
+            let book = unsafe { Book::attach(block) }.ok_or(Cause::LayoutMismatch)?;
+            largest = book.largest_frame().max(largest);
         }
         // SAFETY: the block's tables, by the promise.
         let book = unsafe { Book::attach(block) }.ok_or(Cause::LayoutMismatch)?;
@@ -66,7 +83,7 @@ impl<'a, R: Receive, T: Transmit> StreamEngine<'a, R, T> {
         let capacity = NonZeroU32::new(sender.slot_bytes());
         let capacity = capacity.filter(|capacity| capacity.get() >= LEAST_SLOT);
         let capacity = capacity.ok_or(Cause::FrameTooLong)?;
-        let most_parts = slots(book.largest_frame(), capacity);
+        let most_parts = slots(largest, capacity);
         if most_parts > sender.max_parts().min(sender.depth()) {
             return Err(Cause::FrameTooLong);
         }
@@ -102,20 +119,45 @@ impl<'a, R: Receive, T: Transmit> StreamEngine<'a, R, T> {
             handed: unsafe { CopyReader::attach(block.handed) },
             // SAFETY: as above.
             mirror: unsafe { Copies::attach(block.mirror) },
+            post: Post::new(crew, board),
         })
     }
 
     /// *Collective.* Writes where the rings stand to memory, for who attaches next.
     pub fn save<S: Simt>(&mut self, simt: &S) {
-        self.receiver.save(simt);
-        self.sender.save(simt);
+        if self.post.crew.dispatches() {
+            self.receiver.save(simt);
+            self.sender.save(simt);
+        }
     }
 
-    /// *Collective.* One round. Says whether there was anything to do.
+    /// *Collective over the crew.* One round. Says whether there was anything to do for this warp.
     ///
     /// # Errors
-    /// Why a ring can no longer be used.
+    /// Why a ring can no longer be used. Of several warps the dispatcher is told, and the others
+    /// hear of it by [`StreamEngine::agree`].
     pub fn step<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
+        if self.post.board.is_some() {
+            return self.together(simt);
+        }
+        let busy = self.alone(simt)?;
+        self.count_turn(simt, busy);
+        Ok(busy)
+    }
+
+    /// Counts a round.
+    pub(super) fn count_turn<S: Simt>(&self, simt: &S, busy: bool) {
+        if simt.is_leader() {
+            self.flow.counts.count(count::TURNS, 1);
+            if !busy {
+                self.flow.counts.count(count::IDLE_TURNS, 1);
+            }
+        }
+    }
+
+    /// *Collective.* A round of a warp that does everything.
+    #[inline(always)]
+    fn alone<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
         self.flow.now_ns = simt.shuffle_u64(simt.now_ns(), 0);
         let mut busy = self.receive(simt)?;
         busy |= self.take_handed(simt)?;
@@ -124,12 +166,6 @@ impl<'a, R: Receive, T: Transmit> StreamEngine<'a, R, T> {
         busy |= self.inject(simt)?;
         busy |= self.flow.watch(simt);
         busy |= self.transmit(simt)?;
-        if simt.is_leader() {
-            self.flow.counts.count(count::TURNS, 1);
-            if !busy {
-                self.flow.counts.count(count::IDLE_TURNS, 1);
-            }
-        }
         Ok(busy)
     }
 
@@ -179,7 +215,7 @@ impl<'a, R: Receive, T: Transmit> StreamEngine<'a, R, T> {
 
     /// *Collective.* Hands frames that are none of the engine's to the host.
     #[inline(always)]
-    fn pass<S: Simt>(&mut self, simt: &S, frame: Option<&Frame<'_>>, is_foreign: bool) {
+    pub(super) fn pass<S: Simt>(&mut self, simt: &S, frame: Option<&Frame<'_>>, is_foreign: bool) {
         if !simt.any(is_foreign) {
             return;
         }
@@ -222,7 +258,7 @@ impl<'a, R: Receive, T: Transmit> StreamEngine<'a, R, T> {
     /// *Collective.* Hands a segment to its connection and does what that says. A peer that takes
     /// the frame back meanwhile takes it from all lanes: then nothing is done.
     #[inline(always)]
-    fn serve<S: Simt>(
+    pub(super) fn serve<S: Simt>(
         &mut self,
         simt: &S,
         frame: Option<&Frame<'_>>,
@@ -245,7 +281,7 @@ impl<'a, R: Receive, T: Transmit> StreamEngine<'a, R, T> {
     }
 
     /// *Collective.* Serves segments that came to queues of other blocks.
-    fn take_handed<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
+    pub(super) fn take_handed<S: Simt>(&mut self, simt: &S) -> Result<bool, Cause> {
         match self.handed {
             Some(handed) => self.serve_handed(simt, &handed),
             None => Ok(false),
@@ -320,17 +356,25 @@ impl<'a, R: Receive, T: Transmit> StreamEngine<'a, R, T> {
     #[cold]
     #[inline(never)]
     fn reply<S: Simt>(&mut self, simt: &S, answer: &Job) -> Result<(), Cause> {
-        if self.credits(simt)? == 0 {
-            if simt.is_leader() {
-                self.flow.counts.count(count::ANSWERS_LOST, 1);
+        let mut sent = Ok(());
+        let has_slot;
+        if let Some(board) = self.post.board {
+            has_slot = self.ask_answer(simt, board, answer);
+        } else {
+            has_slot = self.credits(simt)? > 0;
+            if has_slot {
+                self.depart(simt, answer, &answer.path, None, simt.is_leader());
+                sent = self.sender.publish(simt).map(|_| ());
             }
-            return Ok(());
         }
-        self.depart(simt, answer, simt.is_leader());
         if simt.is_leader() {
-            self.flow.counts.count(count::SENT, 1);
+            let counter = match has_slot {
+                true => count::SENT,
+                false => count::ANSWERS_LOST,
+            };
+            self.flow.counts.count(counter, 1);
         }
-        self.sender.publish(simt).map(|_| ())
+        sent
     }
 }
 

@@ -25,7 +25,13 @@ impl<R: Receive, T: Transmit> StreamEngine<'_, R, T> {
             }
             left -= count;
             busy = true;
-            self.depart(simt, &job, simt.lane() < count);
+            let has_job = simt.lane() < count;
+            let (mut path, mut ring) = (Path::default(), None);
+            if has_job {
+                path = self.path(&job);
+                ring = self.ring(&job);
+            }
+            self.depart(simt, &job, &path, ring.as_ref(), has_job);
         }
         let published = self.sender.publish(simt);
         self.sender.ring(simt);
@@ -41,19 +47,23 @@ impl<R: Receive, T: Transmit> StreamEngine<'_, R, T> {
         Ok(free / self.most_parts)
     }
 
-    /// *Collective.* Writes the segments of lanes that have a job.
+    /// *Collective.* Writes the segments of lanes that have a job: by what way, and the send ring
+    /// that its payload lies in.
     #[inline(always)]
-    pub(super) fn depart<S: Simt>(&mut self, simt: &S, job: &Job, has_job: bool) {
-        let path = match has_job {
-            true => self.path(job),
-            false => Path::default(),
-        };
-        let headers = header_bytes(&path, job.words().len());
+    pub(super) fn depart<S: Simt>(
+        &mut self,
+        simt: &S,
+        job: &Job,
+        path: &Path,
+        ring: Option<&Area>,
+        has_job: bool,
+    ) {
+        let headers = header_bytes(path, job.words().len());
         let bytes = if has_job { headers + job.length } else { 0 };
         let claim = self.sender.claim(simt, slots(bytes, self.capacity));
         let mut is_made = false;
         if let Some(claim) = &claim {
-            match self.write(job, &path, claim, headers) {
+            match self.write(job, path, ring, claim, headers) {
                 Ok(()) => is_made = true,
                 Err(cause) => self.sender.abandon(cause),
             }
@@ -80,7 +90,7 @@ impl<R: Receive, T: Transmit> StreamEngine<'_, R, T> {
 
     /// The way of a segment. By any lane: none changes a connection meanwhile.
     #[inline(always)]
-    fn path(&self, job: &Job) -> Path {
+    pub(super) fn path(&self, job: &Job) -> Path {
         match job.place {
             NONE => job.path,
             place => self.flow.book.seen(place).map_or(job.path, |one| one.path),
@@ -89,7 +99,7 @@ impl<R: Receive, T: Transmit> StreamEngine<'_, R, T> {
 
     /// The send ring that the payload of a segment lies in.
     #[inline(always)]
-    fn ring(&self, job: &Job) -> Option<Area> {
+    pub(super) fn ring(&self, job: &Job) -> Option<Area> {
         if job.length == 0 {
             return None;
         }
@@ -100,11 +110,17 @@ impl<R: Receive, T: Transmit> StreamEngine<'_, R, T> {
 
     /// Writes a segment into its slots, and their descriptors. What fails cuts the batch.
     #[inline(always)]
-    fn write(&mut self, job: &Job, path: &Path, claim: &Claim, headers: u32) -> Result<(), Cause> {
-        let ring = self.ring(job);
+    fn write(
+        &mut self,
+        job: &Job,
+        path: &Path,
+        ring: Option<&Area>,
+        claim: &Claim,
+        headers: u32,
+    ) -> Result<(), Cause> {
         let offloads = self.flow.book.block.offloads & OFFLOAD_CHECKSUM != 0;
         let first = self.sender.slot(claim, 0).ok_or(Cause::LocalProtection)?;
-        let mut frame = Departure::new(job, ring.as_ref());
+        let mut frame = Departure::new(job, ring);
         let mut end = frame.fill(&first, headers).ok_or(Cause::LocalProtection)?;
         let (mut address, first_end) = (first.address(), end);
         let parts = claim.parts();

@@ -118,6 +118,9 @@ pub struct StreamBlock {
     pub home_count: u32,
     /// Which of the blocks this is.
     pub number: u32,
+    /// The [`Board`](super::Board) of a block that several warps run, zeros, which all of the
+    /// block's engines share; null for one warp.
+    pub board: DeviceAddress,
 }
 
 /// In a copy of [`StreamBlock::slow`], in [`warpwire_device::CopyHead::sequence`]: it is a segment
@@ -469,7 +472,8 @@ pub const LAYOUT: u64 = {
             policy,
             addresses,
             homes,
-            number
+            number,
+            board
         }),
         layout_hash!(ConnectionBlock {
             connection,
@@ -492,6 +496,7 @@ pub const LAYOUT: u64 = {
             accepts
         }),
         layout_hash!(CommandSlot { command, answer }),
+        size_of::<super::Board>() as u64,
         layout_hash!(Command {
             number,
             sequence,

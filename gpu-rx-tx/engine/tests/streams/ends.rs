@@ -6,10 +6,12 @@
 
 use std::cell::Cell;
 use std::mem::offset_of;
+use std::sync::Barrier;
 
-use warpwire_device::{CopyBlock, Scalar, ScalarHost, Simt};
+use warpwire_device::{CopyBlock, Place, Scalar, ScalarHost, Simt};
+use warpwire_engine::Crew;
 use warpwire_engine::streams::tables::*;
-use warpwire_engine::streams::{Bits, StreamEngine};
+use warpwire_engine::streams::{Bits, Board, StreamEngine, owner_of};
 use warpwire_engine::tables::Path;
 use warpwire_protocols::tcp::{Config, Tuple};
 use warpwire_ring::{DeviceAddress, memory};
@@ -26,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) accepts: u32,
     pub(crate) share: u32,
     pub(crate) policy: u32,
+    /// Warps that run an end together, and what of the above each owner has.
+    pub(crate) warps: u32,
     pub(crate) config: Config,
 }
 
@@ -38,6 +42,7 @@ impl Default for Plan {
             accepts: 16,
             share: 4,
             policy: 0,
+            warps: 1,
             config: Config {
                 receive_bytes: 1 << 16,
                 send_bytes: 1 << 16,
@@ -66,31 +71,52 @@ impl ScalarHost for Clock {
 pub(crate) struct End<W> {
     pub(crate) wire: W,
     tables: Pages,
-    block: &'static StreamBlock,
-    asked: Bits,
-    told: Bits,
-    commands: u32,
-    accepted: Vec<DeviceAddress>,
+    /// Of each engine.
+    shares: Vec<Share>,
+    /// The blocks of all engines.
+    blocks: &'static [StreamBlock],
+    warps: u32,
     pub(crate) slow: DeviceAddress,
     pub(crate) inject: DeviceAddress,
     pub(crate) mac: [u8; 6],
     pub(crate) address: Address,
-    /// Runs 32 lanes.
-    pub(crate) is_wide: bool,
+    pub(crate) way: Way,
     /// Whether it takes peers that it connects to for neighbours.
     pub(crate) is_on_link: u32,
+}
+
+/// How the warps of an end run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// One lane, which has all warps in hand.
+    Narrow,
+    /// 32 lanes, which have all warps in hand.
+    Wide,
+    /// A thread of one lane for each, which meet.
+    Apart,
+}
+
+/// What an engine has of its own.
+struct Share {
+    block: StreamBlock,
+    asked: Bits,
+    told: Bits,
+    commands: u32,
+    accepted: Vec<DeviceAddress>,
 }
 
 pub(crate) const LISTENERS: u32 = 2;
 pub(crate) const HOST_SLOTS: u32 = 8;
 const COMMANDS: u32 = 4;
 
-impl<W: Wire> End<W> {
-    pub(crate) fn new(plan: &Plan, number: u8, is_ipv6: bool) -> Self {
-        let wire = W::with_slots(256, 0, 2048);
-        let bytes = plan.chunks as usize * plan.chunk_bytes as usize + plan.places as usize * 2048;
-        let mut pages = Pages::new(bytes + (256 << 10));
-        let mut cut = |bytes: usize| pages.cut(bytes.max(8), 128);
+impl Share {
+    fn new(
+        mut cut: &mut dyn FnMut(usize) -> DeviceAddress,
+        plan: &Plan,
+        wire: &impl Wire,
+        (number, board): (u8, DeviceAddress),
+        address: Address,
+    ) -> Self {
         let places = plan.places as usize;
         let buckets = (plan.places * 2).next_power_of_two();
         let numbers = |at, count: u32| put(at, &(0..count).rev().collect::<Vec<u32>>());
@@ -108,7 +134,6 @@ impl<W: Wire> End<W> {
         let told_bits = plan.places + LISTENERS;
         let mut bits = |count| cut(Bits::bytes(count) as usize);
         let (asked, told, ready) = (bits(plan.places), bits(told_bits), bits(plan.places));
-        let address = address(number, is_ipv6);
         let block = StreamBlock {
             receive: wire.rx_block(),
             transmit: wire.tx_block(),
@@ -149,41 +174,118 @@ impl<W: Wire> End<W> {
             handed: DeviceAddress::NULL,
             home_count: 0,
             number: 0,
+            board,
         };
         Self {
-            wire,
-            tables: pages,
-            block: Box::leak(Box::new(block)),
+            block,
             // SAFETY: cut for it, and zeros.
             asked: unsafe { Bits::attach(asked, plan.places) },
             // SAFETY: as above.
             told: unsafe { Bits::attach(told, told_bits) },
             commands: 0,
             accepted,
-            slow,
-            inject,
+        }
+    }
+}
+
+impl<W: Wire> End<W> {
+    pub(crate) fn new(plan: &Plan, number: u8, is_ipv6: bool) -> Self {
+        let wire = W::with_slots(256, 0, 2048);
+        let owners = (plan.warps - 1).max(1);
+        let bytes = plan.chunks as usize * plan.chunk_bytes as usize + plan.places as usize * 2048;
+        let mut pages = Pages::new((bytes + (256 << 10)) * owners as usize);
+        let mut cut = |bytes: usize| pages.cut(bytes.max(8), 128);
+        let board = match plan.warps {
+            1 => DeviceAddress::NULL,
+            _ => cut(size_of::<Board>()),
+        };
+        let address = address(number, is_ipv6);
+        let share = |_| Share::new(&mut cut, plan, &wire, (number, board), address);
+        let shares: Vec<Share> = (0..owners).map(share).collect();
+        let blocks: Vec<StreamBlock> = shares.iter().map(|share| share.block).collect();
+        Self {
+            wire,
+            tables: pages,
+            slow: blocks[0].slow,
+            inject: blocks[0].inject,
+            blocks: blocks.leak(),
+            shares,
+            warps: plan.warps,
             mac: [2, 0, 0, 0, 0, number],
             address,
-            is_wide: false,
+            way: Way::Narrow,
             is_on_link: 0,
         }
     }
 
-    /// Runs the engine for some rounds.
-    pub(crate) fn run(&mut self, clock: &Clock, rounds: u32) {
-        if self.is_wide {
-            let block = self.block;
-            return Lanes::new(clock.0.get()).run(|simt| run::<W, _>(simt, block, rounds));
-        }
-        run::<W, _>(&Scalar::new(clock), self.block, rounds);
+    /// Engines there are.
+    pub(crate) fn owners(&self) -> u32 {
+        self.shares.len() as u32
     }
 
-    /// Asks for something; runs the engine until there is an answer.
+    /// The engine of a place, and its number there.
+    fn at(&self, place: u32) -> (usize, u32) {
+        let each = self.blocks[0].connection_count;
+        ((place / each) as usize, place % each)
+    }
+
+    /// The engine of a connection.
+    pub(crate) fn owner(&self, path: &Path, port: u32) -> usize {
+        owner_of(self.blocks[0].secret, path, port as u16, self.owners()) as usize
+    }
+
+    /// Runs the engines for some rounds.
+    pub(crate) fn run(&mut self, clock: &Clock, rounds: u32) {
+        let (blocks, warps) = (self.blocks, self.warps);
+        match self.way {
+            Way::Narrow => run::<W, _>(&Scalar::new(clock), blocks, warps, rounds),
+            Way::Wide => {
+                Lanes::new(clock.0.get()).run(|simt| run::<W, _>(simt, blocks, warps, rounds))
+            }
+            Way::Apart => {
+                let (met, now_ns) = (Barrier::new(warps as usize), clock.0.get());
+                std::thread::scope(|scope| {
+                    for warp in 0..warps {
+                        let met = &met;
+                        scope.spawn(move || {
+                            let host = Apart {
+                                met,
+                                now_ns,
+                                place: Place {
+                                    warp,
+                                    warps,
+                                    ..Place::ALONE
+                                },
+                            };
+                            run_apart::<W>(&Scalar::new(&host), blocks, rounds);
+                        });
+                    }
+                });
+            }
+        }
+    }
+
+    /// Asks all engines for something, which answer alike; runs them until there is an answer.
     pub(crate) fn command(&mut self, clock: &Clock, command: Command) -> CommandAnswer {
-        let slot = self.commands % COMMANDS;
-        self.commands += 1;
+        let answers = (0..self.shares.len()).map(|owner| self.ask_owner(clock, owner, command));
+        let answers: Vec<CommandAnswer> = answers.collect();
+        let first = answers[0];
+        let mut others = answers.iter();
+        assert!(
+            others.all(|one| one.outcome == first.outcome),
+            "{answers:?}"
+        );
+        first
+    }
+
+    /// Asks an engine for something; runs the engines until there is an answer.
+    fn ask_owner(&mut self, clock: &Clock, owner: usize, command: Command) -> CommandAnswer {
+        let share = &mut self.shares[owner];
+        let slot = share.commands % COMMANDS;
+        share.commands += 1;
+        let number = share.commands;
         let at = u64::from(slot) * size_of::<CommandSlot>() as u64;
-        let at = self.block.commands.offset(at);
+        let at = share.block.commands.offset(at);
         put(
             at,
             &[Command {
@@ -192,12 +294,12 @@ impl<W: Wire> End<W> {
             }],
         );
         // SAFETY: a word of the slot.
-        unsafe { memory::store_release_u32(at, self.commands) };
+        unsafe { memory::store_release_u32(at, number) };
         self.run(clock, 1);
         let answer = at.offset(offset_of!(CommandSlot, answer) as u64);
         // SAFETY: the answer of the slot.
         let answer = unsafe { (answer.value() as *const CommandAnswer).read() };
-        assert_eq!(answer.number, self.commands, "answered at once");
+        assert_eq!(answer.number, number, "answered at once");
         answer
     }
 
@@ -239,12 +341,21 @@ impl<W: Wire> End<W> {
             is_on_link: self.is_on_link,
             ..Command::default()
         };
-        self.command(clock, command)
+        let owner = self.owner(&path, port);
+        let mut answer = self.ask_owner(clock, owner, command);
+        if answer.outcome == DONE {
+            answer.place += owner as u32 * self.blocks[0].connection_count;
+        }
+        answer
     }
 
     /// The next connection of a listener: its place.
     pub(crate) fn accept(&mut self, listener: u32) -> Option<u32> {
-        let ring = self.accepted[listener as usize];
+        (0..self.shares.len()).find_map(|owner| self.accept_of(owner, listener))
+    }
+
+    fn accept_of(&self, owner: usize, listener: u32) -> Option<u32> {
+        let ring = self.shares[owner].accepted[listener as usize];
         let read = load(ring, offset_of!(AcceptBlock, read));
         if load(ring, offset_of!(AcceptBlock, written)) == read {
             return None;
@@ -256,7 +367,7 @@ impl<W: Wire> End<W> {
         // SAFETY: as above.
         let entry = unsafe { memory::load_u64(entries.offset(u64::from(read % depth) * 8)) };
         store(ring, offset_of!(AcceptBlock, read), read.wrapping_add(1));
-        let place = entry as u32;
+        let place = entry as u32 + owner as u32 * self.blocks[0].connection_count;
         assert_eq!(
             self.word(place, offset_of!(StreamWords, generation)),
             (entry >> 32) as u32
@@ -265,8 +376,9 @@ impl<W: Wire> End<W> {
     }
 
     fn words(&self, place: u32) -> DeviceAddress {
+        let (owner, place) = self.at(place);
         let at = u64::from(place) * size_of::<StreamWords>() as u64;
-        self.block.words.offset(at)
+        self.blocks[owner].words.offset(at)
     }
 
     pub(crate) fn word(&self, place: u32, offset: usize) -> u32 {
@@ -359,33 +471,69 @@ impl<W: Wire> End<W> {
 
     fn ask(&mut self, place: u32, offset: usize, value: u32) {
         store(self.words(place), offset, value);
-        self.asked.set(place);
+        let (owner, place) = self.at(place);
+        self.shares[owner].asked.set(place);
     }
 
-    /// Whom there is news for since the last time.
+    /// Whom there is news for since the last time; of listeners, behind all places.
     pub(crate) fn news(&self) -> Vec<u32> {
         let mut news = Vec::new();
-        self.told.drain(|number| news.push(number));
+        let each = self.blocks[0].connection_count;
+        for (share, owner) in self.shares.iter().zip(0..) {
+            share.told.drain(|number| match number.checked_sub(each) {
+                None => news.push(owner * each + number),
+                Some(listener) => news.push(self.owners() * each + listener),
+            });
+        }
         news
     }
 
-    pub(crate) fn counters(&self) -> StreamCounters {
+    /// What an engine counted.
+    pub(crate) fn counters_of(&self, owner: usize) -> StreamCounters {
+        let at = self.blocks[owner].counters;
         // SAFETY: the block's own; no engine runs.
-        unsafe { (self.block.counters.value() as *const StreamCounters).read() }
+        unsafe { (at.value() as *const StreamCounters).read() }
     }
 
-    pub(crate) fn standing(&self) -> Standing {
+    /// What all engines counted.
+    pub(crate) fn counters(&self) -> StreamCounters {
+        const WORDS: usize = size_of::<StreamCounters>() / 8;
+        let mut sum = [0u64; WORDS];
+        for owner in 0..self.shares.len() {
+            // SAFETY: words alone, of the same size.
+            let words: [u64; WORDS] = unsafe { std::mem::transmute(self.counters_of(owner)) };
+            sum.iter_mut()
+                .zip(words)
+                .for_each(|(sum, word)| *sum += word);
+        }
         // SAFETY: as above.
-        unsafe { (self.block.standing.value() as *const Standing).read() }
+        unsafe { std::mem::transmute(sum) }
+    }
+
+    /// Places and chunks that are free, of all engines.
+    pub(crate) fn free(&self) -> (u32, u32) {
+        let standings = self.blocks.iter().map(|block| {
+            // SAFETY: the block's own; no engine runs.
+            unsafe { (block.standing.value() as *const Standing).read() }
+        });
+        standings.fold((0, 0), |(places, chunks), one| {
+            (places + one.free_places, chunks + one.free_chunks)
+        })
+    }
+
+    /// Whether all places are free.
+    pub(crate) fn is_empty(&self, plan: &Plan) -> bool {
+        self.free().0 == plan.places * self.owners()
     }
 
     /// Panics unless all that connections took was given back, and nothing else was written.
     pub(crate) fn check_is_empty(&self, plan: &Plan) {
-        let standing = self.standing();
-        assert_eq!(standing.free_places, plan.places, "{:?}", self.counters());
-        assert_eq!(standing.free_chunks, plan.chunks);
-        for bucket in 0..self.block.bucket_count as usize {
-            assert_eq!(load(self.block.buckets, bucket * 4), 0, "bucket {bucket}");
+        let all = (plan.places * self.owners(), plan.chunks * self.owners());
+        assert_eq!(self.free(), all, "{:?}", self.counters());
+        for block in self.blocks {
+            for bucket in 0..block.bucket_count as usize {
+                assert_eq!(load(block.buckets, bucket * 4), 0, "bucket {bucket}");
+            }
         }
         self.check_untouched();
     }
@@ -396,15 +544,54 @@ impl<W: Wire> End<W> {
     }
 }
 
-/// An engine goes on where it stands.
-fn run<W: Wire, S: Simt>(simt: &S, block: &StreamBlock, rounds: u32) {
-    // SAFETY: an end's own memory; nobody else drives it.
-    let engine = unsafe { StreamEngine::<W::Rx, W::Tx>::attach(block) };
-    let mut engine = engine.expect("attaches");
+/// The engines of an end go on where they stand, all in the hands of one warp.
+fn run<W: Wire, S: Simt>(simt: &S, blocks: &[StreamBlock], warps: u32, rounds: u32) {
+    let crew = Crew::all(warps).map(|crew| attach::<W>(blocks, crew));
+    let mut crew: Vec<_> = crew.collect();
     for _ in 0..rounds {
+        StreamEngine::step_all(&mut crew, simt).expect("goes on");
+    }
+    crew.iter_mut().for_each(|engine| engine.save(simt));
+}
+
+/// A warp of a crew goes on.
+fn run_apart<W: Wire>(simt: &Scalar<'_>, blocks: &[StreamBlock], rounds: u32) {
+    let mut engine = attach::<W>(blocks, Crew::of_block(simt));
+    let mut left = rounds;
+    while engine.agree(simt, || left > 0) {
         engine.step(simt).expect("goes on");
+        left = left.saturating_sub(1);
     }
     engine.save(simt);
+}
+
+fn attach<W: Wire>(blocks: &[StreamBlock], crew: Crew) -> StreamEngine<'_, W::Rx, W::Tx> {
+    // SAFETY: an end's own memory; nobody but the crew drives it.
+    let engine = unsafe { StreamEngine::<W::Rx, W::Tx>::attach(blocks, crew) };
+    engine.expect("attaches")
+}
+
+/// A thread that is a warp of an end.
+struct Apart<'a> {
+    met: &'a Barrier,
+    now_ns: u64,
+    place: Place,
+}
+
+impl ScalarHost for Apart<'_> {
+    fn place(&self) -> Place {
+        self.place
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn pause(&self) {}
+
+    fn sync_block(&self) {
+        self.met.wait();
+    }
 }
 
 /// Listeners, and their rings.

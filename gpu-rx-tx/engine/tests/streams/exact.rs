@@ -38,6 +38,10 @@ impl Talk {
         }
     }
 
+    pub(crate) const fn place(&self) -> u32 {
+        self.place
+    }
+
     /// Does what can be done; whether all is done.
     pub(crate) fn step<W: Wire>(&mut self, end: &mut End<W>, most: u32) -> bool {
         let flags = end.flags(self.place);
@@ -56,7 +60,14 @@ impl Talk {
 
 /// Bytes both ways over one connection; both ends close.
 fn check<W: Wire>(seed: u64, count: usize, faults: Faults, is_ipv6: bool) {
+    for warps in [1, 2, 4] {
+        check_crew::<W>(warps, seed, count, faults, is_ipv6);
+    }
+}
+
+fn check_crew<W: Wire>(warps: u32, seed: u64, count: usize, faults: Faults, is_ipv6: bool) {
     let plan = Plan {
+        warps,
         config: warpwire_protocols::tcp::Config {
             maximum_segment_size: if is_ipv6 { 1440 } else { 1460 },
             ip_header_bytes: if is_ipv6 { 40 } else { 20 },
@@ -83,7 +94,7 @@ fn check<W: Wire>(seed: u64, count: usize, faults: Faults, is_ipv6: bool) {
         let same = talks[end].read == talks[1 - end].to_write;
         assert!(
             same,
-            "seed {seed}: end {end} read {}",
+            "{warps} warps, seed {seed}: end {end} read {}",
             talks[end].read.len()
         );
         assert_ne!(net.ends[end].flags(places[end]) & CONNECTED, 0);

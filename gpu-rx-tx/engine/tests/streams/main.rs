@@ -1,6 +1,7 @@
 //! Engines of streams over the rings of every format: two ends on one thread with a
 //! network between them whose faults a seed decides, and applications that use words alone.
 
+mod crews;
 mod ends;
 mod exact;
 #[path = "../../../device/tests/queues/ground.rs"]

@@ -31,10 +31,15 @@ pub(crate) const TURN_NS: u64 = 20_000;
 
 impl<W: Wire> Net<W> {
     pub(crate) fn new(plan: &Plan, seed: u64, is_ipv6: bool) -> Self {
+        Self::of(&[*plan, *plan], seed, is_ipv6)
+    }
+
+    /// Ends of different make.
+    pub(crate) fn of(plans: &[Plan; 2], seed: u64, is_ipv6: bool) -> Self {
         let clock = Clock::default();
         clock.0.set(7_000_000_000);
         Self {
-            ends: [1, 2].map(|number| End::new(plan, number, is_ipv6)),
+            ends: [0, 1].map(|end| End::new(&plans[end], end as u8 + 1, is_ipv6)),
             clock,
             faults: Faults::default(),
             lanes: Default::default(),
@@ -136,11 +141,17 @@ impl<W: Wire> Net<W> {
 
     /// Both engines give back what they have, in time.
     pub(crate) fn check_ends(&mut self, plan: &Plan) {
+        self.check_all(&[*plan, *plan]);
+    }
+
+    pub(crate) fn check_all(&mut self, plans: &[Plan; 2]) {
         self.faults = Faults::default();
-        self.until(300, |ends| {
-            let places = |end: &End<W>| end.standing().free_places == plan.places;
-            ends.iter().all(places)
-        });
-        self.ends.iter().for_each(|end| end.check_is_empty(plan));
+        let each = |ends: &mut [End<W>; 2]| {
+            let mut both = ends.iter().zip(plans);
+            both.all(|(end, plan)| end.is_empty(plan))
+        };
+        self.until(300, each);
+        let both = self.ends.iter().zip(plans);
+        both.for_each(|(end, plan)| end.check_is_empty(plan));
     }
 }

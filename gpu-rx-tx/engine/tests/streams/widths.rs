@@ -111,22 +111,31 @@ const PATIENCE: Duration = Duration::from_secs(60);
 mod tests {
     use warpwire_engine::streams::tables::RELEASE;
 
-    use crate::ends::Plan;
+    use crate::ends::{Plan, Way};
     use crate::exact::{Talk, bytes};
     use crate::net::{Faults, Net};
-    use crate::wires::{Client, Memif, Mlx5, Wire};
+    use crate::wires::{Client, Memif, Mlx5, Wire, Xdp};
 
     /// What one or two connections leave.
-    fn trace<W: Wire>(is_wide: bool, seed: u64, count: usize) -> Vec<(usize, Vec<u8>)> {
-        let plan = Plan::default();
+    fn trace<W: Wire>(
+        warps: u32,
+        way: Way,
+        seed: u64,
+        count: usize,
+        loss: u64,
+    ) -> Vec<(usize, Vec<u8>)> {
+        let plan = Plan {
+            warps,
+            ..Plan::default()
+        };
         let mut net = Net::<W>::new(&plan, seed, false);
-        net.ends.iter_mut().for_each(|end| end.is_wide = is_wide);
+        net.ends.iter_mut().for_each(|end| end.way = way);
         net.ends[1].listen(&net.clock, 0, 80, 1);
         net.faults = Faults {
-            loss: 20,
+            loss,
             doubles: 20,
             reorders: 50,
-            corrupts: 10,
+            corrupts: loss / 2,
         };
         let pairs = [40_000, 40_001].map(|port| net.connected(port));
         let talk = |pair: usize, end: usize| {
@@ -155,11 +164,9 @@ mod tests {
         net.log
     }
 
-    fn check<W: Wire>(seed: u64, count: usize) {
-        let (wanted, found) = (
-            trace::<W>(false, seed, count),
-            trace::<W>(true, seed, count),
-        );
+    fn check<W: Wire>(warps: u32, way: Way, seed: u64, count: usize, loss: u64) {
+        let wanted = trace::<W>(warps, Way::Narrow, seed, count, loss);
+        let found = trace::<W>(warps, way, seed, count, loss);
         assert_eq!(found.len(), wanted.len(), "frames of seed {seed}");
         assert!(wanted.len() > 20, "{}", wanted.len());
         for (at, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
@@ -169,7 +176,19 @@ mod tests {
 
     #[test]
     fn frames_of_32_lanes_are_those_of_one() {
-        check::<Memif<Client>>(1, 4000);
-        check::<Mlx5<4>>(2, 3000);
+        check::<Memif<Client>>(1, Way::Wide, 1, 4000, 20);
+        check::<Mlx5<4>>(1, Way::Wide, 2, 3000, 20);
+    }
+
+    #[test]
+    fn frames_of_a_crew_of_32_lanes_are_those_of_one() {
+        check::<Mlx5<4>>(4, Way::Wide, 4, 3000, 0);
+    }
+
+    #[test]
+    fn frames_of_warps_that_meet_are_those_of_a_crew_in_one_hand() {
+        check::<Memif<Client>>(2, Way::Apart, 5, 8000, 20);
+        check::<Xdp>(3, Way::Apart, 6, 8000, 20);
+        check::<Mlx5<4>>(5, Way::Apart, 7, 8000, 20);
     }
 }

@@ -1,4 +1,5 @@
-//! Streams as a kernel: an engine a block, run by its first warp.
+//! Streams as a kernel: an engine a block, run by its warp; of several warps one has the rings of
+//! the block, and each other one an engine.
 #![expect(
     unsafe_code,
     reason = "a kernel reads its blocks by the addresses that it is given"
@@ -7,6 +8,7 @@
 use core::marker::PhantomData;
 
 use warpwire_device::Simt;
+use warpwire_engine::Crew;
 use warpwire_engine::streams::StreamEngine;
 use warpwire_engine::streams::tables::{LAYOUT, StreamBlock};
 use warpwire_ring::layout::fold;
@@ -28,7 +30,8 @@ pub struct StreamParameters {
     pub header: Header,
     /// What the kernel obeys.
     pub steering: Steering,
-    /// [`StreamBlock`]s, one a block.
+    /// [`StreamBlock`]s, one a block; where blocks have several warps, one a warp but the first of
+    /// each block, and those of a block one after the other.
     pub blocks: DeviceAddress,
     /// How many.
     pub block_count: u32,
@@ -58,7 +61,10 @@ impl<F: RingFormat> Kernel for Streams<F> {
 
     unsafe fn run<S: Simt>(simt: &S, parameters: &StreamParameters) -> Result<(), Cause> {
         let number = simt.block();
-        let sound = number < parameters.block_count
+        let crew = Crew::of_block(simt);
+        let engines = crew.engines();
+        let first = u64::from(number) * u64::from(engines);
+        let sound = first + u64::from(engines) <= u64::from(parameters.block_count)
             && !parameters.blocks.is_null()
             && parameters
                 .blocks
@@ -66,20 +72,17 @@ impl<F: RingFormat> Kernel for Streams<F> {
         if !sound {
             return Err(Cause::LayoutMismatch);
         }
-        if simt.warp() > 0 {
-            return Ok(());
-        }
-        let offset = u64::from(number) * size_of::<StreamBlock>() as u64;
-        let block = parameters.blocks.offset(offset).value() as *const StreamBlock;
+        let offset = first * size_of::<StreamBlock>() as u64;
+        let blocks = parameters.blocks.offset(offset).value() as *const StreamBlock;
         // SAFETY: that many blocks lie there, by the kernel's promise.
-        let block = unsafe { &*block };
+        let blocks = unsafe { core::slice::from_raw_parts(blocks, engines as usize) };
         // SAFETY: stop word and heartbeats, by the kernel's promise.
         let mut course = unsafe { Course::attach(&parameters.steering, number) };
-        // SAFETY: everything that the block names, by the kernel's promise.
-        let engine = unsafe { StreamEngine::<F::Receive, F::Transmit>::attach(block) };
+        // SAFETY: everything that the blocks name, by the kernel's promise.
+        let engine = unsafe { StreamEngine::<F::Receive, F::Transmit>::attach(blocks, crew) };
         let mut engine = engine?;
         let mut ended = Ok(());
-        while ended.is_ok() && course.goes_on(simt) {
+        while engine.agree(simt, || ended.is_ok() && course.goes_on(simt)) {
             match engine.step(simt) {
                 Ok(true) => simt.give_way(),
                 Ok(false) => simt.pause(),
