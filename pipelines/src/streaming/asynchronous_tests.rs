@@ -3,7 +3,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::*;
 use crate::streaming::scene::{By, LIMIT, Scene, Sizes, text};
 
-const CARRIERS: [By; 6] = [
+const CARRIERS: [By; 7] = [
     By::Tcp,
     By::Queues,
     By::Sliced,
