@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use warpwire_pipelines::streaming::Stream;
+use warpwire_pipelines::streaming::serving::Glimpse;
+use warpwire_pipelines::streaming::{self, State, Stream};
 
 use super::Failure;
 
@@ -117,25 +118,53 @@ pub(super) struct Figures {
 impl Connection {
     /// As it is so long after the beginning; none if it is not there any more.
     pub(super) fn now(stream: &Stream, since: Duration) -> Option<Self> {
-        let (came_bytes, left_bytes) = stream.moved();
-        Some(Self {
+        let ends = (stream.local(), stream.peer());
+        let figures = stream.figures().ok()?;
+        Some(Self::of(
+            since,
+            ends,
+            stream.state().ok()?,
+            stream.moved(),
+            &figures,
+        ))
+    }
+
+    /// One that device code has.
+    pub(super) fn served(stream: &Glimpse, since: Duration) -> Option<Self> {
+        let ends = (stream.local(), stream.peer());
+        let figures = stream.figures().ok()?;
+        Some(Self::of(
+            since,
+            ends,
+            stream.state().ok()?,
+            stream.moved(),
+            &figures,
+        ))
+    }
+
+    fn of(
+        since: Duration,
+        (local, peer): (SocketAddr, SocketAddr),
+        state: State,
+        (came_bytes, left_bytes): (u64, u64),
+        figures: &streaming::Figures,
+    ) -> Self {
+        Self {
             event: "connection",
             seconds: since.as_secs_f64(),
-            local: stream.local(),
-            peer: stream.peer(),
-            state: format!("{:?}", stream.state().ok()?),
+            local,
+            peer,
+            state: format!("{state:?}"),
             came_bytes,
             left_bytes,
-            figures: Figures::of(stream).ok()?,
-        })
+            figures: Figures::of(figures),
+        }
     }
 }
 
 impl Figures {
-    /// Those of a stream, now.
-    pub(super) fn of(stream: &Stream) -> Result<Self, Failure> {
-        let figures = stream.figures()?;
-        Ok(Self {
+    pub(super) const fn of(figures: &streaming::Figures) -> Self {
+        Self {
             rtt_us: figures.srtt_us,
             rtt_variation_us: figures.rttvar_us,
             cwnd_bytes: figures.cwnd,
@@ -146,7 +175,7 @@ impl Figures {
             recoveries: figures.recoveries,
             out_of_order: figures.out_of_order,
             reordered: figures.reordered,
-        })
+        }
     }
 }
 

@@ -422,7 +422,7 @@ impl<'a> Transfer<'a> {
             seconds,
             bits_per_second: self.bytes as f64 * 8.0 / seconds.max(f64::MIN_POSITIVE),
             figures: match self.shared.carrier {
-                Carrier::Tcp => Some(Figures::of(stream)?),
+                Carrier::Tcp => Some(Figures::of(&stream.figures()?)),
                 Carrier::Rdma => None,
             },
         })

@@ -77,6 +77,18 @@ impl Kit {
         row.ok_or(Error::NoKernel { name })
     }
 
+    /// The server of streams, whatever carries them.
+    ///
+    /// # Errors
+    /// [`Error::NoKernel`].
+    pub fn server() -> Result<&'static KernelRow, Error> {
+        let name = "serve_streams";
+        let row = entries::servers().iter().find(|row| row.name == name);
+        row.ok_or_else(|| Error::NoKernel {
+            name: name.to_owned(),
+        })
+    }
+
     /// A kernel that is an application of messages.
     ///
     /// # Errors

@@ -20,6 +20,12 @@ pub(super) trait Carriage: Send + Sync {
     /// Opens a stream: its place and generation. It may not be connected yet.
     fn connect(&self, to: SocketAddr, patience: Duration) -> Result<(u32, u32), Error>;
 
+    /// Goes on with the opening of a stream: its place and generation, once it has them. It may not
+    /// be connected yet. Waits only where two ends meet before there is a stream.
+    fn open(&self, attempt: &mut Attempt) -> Result<Option<(u32, u32)>, Error> {
+        self.connect(attempt.to, MEETING).map(Some)
+    }
+
     /// Takes a listener and listens: its number, and where that is.
     fn listen(&self, at: SocketAddr, patience: Duration) -> Result<(u32, SocketAddr), Error>;
 
@@ -33,6 +39,28 @@ pub(super) trait Carriage: Send + Sync {
     /// What the slow path counted, where there is one.
     fn slow_counters(&self) -> SlowCounters {
         SlowCounters::default()
+    }
+}
+
+/// A stream that is being opened.
+pub(super) struct Attempt {
+    pub(super) to: SocketAddr,
+    /// The engine that shall have it; one is chosen if none is said.
+    pub(super) engine: Option<usize>,
+    /// The number of a command that was not answered yet.
+    pub(super) command: Option<u32>,
+    /// Ports that were tried in vain.
+    pub(super) tried: u32,
+}
+
+impl Attempt {
+    pub(super) const fn new(to: SocketAddr, engine: Option<usize>) -> Self {
+        Self {
+            to,
+            engine,
+            command: None,
+            tried: 0,
+        }
     }
 }
 
@@ -63,3 +91,6 @@ pub(super) fn wait<T>(
         idle();
     }
 }
+
+/// How long two ends may take to meet.
+const MEETING: Duration = Duration::from_secs(5);

@@ -27,13 +27,13 @@ use crate::messaging::Idle;
 pub struct StreamEndpoint {
     /// The thread that steps it, if that is not whoever waits.
     _service: Option<ServiceHandle>,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// What an endpoint, its listeners and its streams share.
 pub(super) struct Shared {
     /// Goes before the memory that it works on.
-    carriage: Box<dyn Carriage>,
+    pub(super) carriage: Box<dyn Carriage>,
     news: AtomicBool,
     idle: Idle,
     pub(super) table: Tables,
@@ -163,6 +163,7 @@ impl StreamEndpoint {
     /// one being 0: where a [`TableBlock`](warpwire_core::streaming::TableBlock) lies, and the
     /// memory of that and of all that it names. Streams and rings of accepted ones are used by
     /// device code or by the host, not by both; so is the news. `None` if there are not as many.
+    /// [`Serving`](super::serving::Serving) has applications that need no more than a launch.
     pub fn table(&self, block: usize) -> Option<(DeviceAddress, [Arc<Arena>; 2])> {
         let places = self.shared.table.block(block)?;
         let memory = [&places.arena, &places.chunks].map(Arc::clone);

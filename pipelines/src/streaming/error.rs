@@ -1,6 +1,7 @@
 //! What can go wrong with streams.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use warpwire_gpu::arena::ArenaError;
@@ -106,6 +107,36 @@ pub enum Error {
         /// What decides how much there is.
         setting: &'static str,
     },
+    /// A file of a site cannot be read.
+    #[error(
+        "{}: {source}; name a folder whose files can be read and stay as they are",
+        path.display()
+    )]
+    File {
+        /// The file, or a folder.
+        path: PathBuf,
+        /// What is wrong.
+        source: std::io::Error,
+    },
+    /// The files of a site have more bytes than they may.
+    #[error(
+        "{}: {bytes} bytes are too many: files of a site may have {most} bytes in all, and {left} \
+         are left; serve fewer, or let them have more",
+        path.display()
+    )]
+    Large {
+        /// The first file that does not fit, in the order of their paths.
+        path: PathBuf,
+        /// Its bytes.
+        bytes: u64,
+        /// Bytes that all may have.
+        most: u64,
+        /// Of these, those that the files before it left.
+        left: u64,
+    },
+    /// Streams that something else uses.
+    #[error("the streams of this endpoint are used already: one of `Serving` and `news` has them")]
+    Used,
     /// The engine takes no such command.
     #[error("the engine refused to {what} (outcome {outcome}); this is a defect of warpwire")]
     Refused {

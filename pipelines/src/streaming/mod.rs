@@ -18,10 +18,12 @@ mod error;
 #[cfg(test)]
 mod lent_tests;
 mod listener;
+mod opening;
 mod places;
 mod rdma;
 #[cfg(test)]
 pub(crate) mod scene;
+pub mod serving;
 mod settings;
 #[cfg(test)]
 mod several;

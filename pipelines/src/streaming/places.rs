@@ -36,6 +36,8 @@ pub(super) struct Places {
     /// A listener each.
     accepts: Vec<AcceptPlaces>,
     pub(super) connections: u32,
+    /// Listeners.
+    pub(super) listeners: u32,
     /// The [`TableBlock`] for kernels that use the streams.
     pub(super) table: DeviceAddress,
 }
@@ -94,19 +96,9 @@ impl Places {
             });
         }
         let rings: Vec<u64> = places.iter().map(|ring| ring.block.value()).collect();
-        let table = TableBlock {
-            header: TableBlock::HEADER,
-            words,
-            asked,
-            told,
-            accepts: arena.place_all(&rings)?.address,
-            heartbeat: DeviceAddress::NULL,
-            stale_ns: 0,
-            place_count: connections,
-            listener_count: listeners,
-        };
-        Ok(Self {
-            table: arena.place(table)?.address,
+        let accept_rings = arena.place_all(&rings)?.address;
+        let mut laid = Self {
+            table: DeviceAddress::NULL,
             arena: Arc::clone(arena),
             chunks: Arc::clone(chunks),
             words,
@@ -118,7 +110,26 @@ impl Places {
             told: unsafe { Bits::attach(told, numbers) },
             accepts: places,
             connections,
-        })
+            listeners,
+        };
+        laid.table = arena.place(laid.block(accept_rings))?.address;
+        Ok(laid)
+    }
+
+    /// The streams, for kernels that use them, with these rings of accepted ones.
+    pub(super) fn block(&self, accepts: DeviceAddress) -> TableBlock {
+        let [asked, told] = self.bitmaps;
+        TableBlock {
+            header: TableBlock::HEADER,
+            words: self.words,
+            asked,
+            told,
+            accepts,
+            heartbeat: DeviceAddress::NULL,
+            stale_ns: 0,
+            place_count: self.connections,
+            listener_count: self.listeners,
+        }
     }
 
     /// Bytes that this takes, with room for alignment.
@@ -206,7 +217,8 @@ impl Tables {
         self.first.connections * (1 + self.others.len() as u32)
     }
 
-    fn all(&self) -> impl Iterator<Item = &Places> {
+    /// The places of every block.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Places> {
         std::iter::once(&self.first).chain(&self.others)
     }
 
@@ -221,6 +233,12 @@ impl Tables {
         let other = (place / each).checked_sub(1);
         let other = other.and_then(|other| self.others.get(other as usize));
         other.map_or((&self.first, place), |other| (other, place % each))
+    }
+
+    /// The block of a place, and its number there.
+    pub(super) fn split(&self, place: u32) -> (usize, u32) {
+        let each = self.first.connections.max(1);
+        ((place / each) as usize, place % each)
     }
 
     /// The number of a place of a block among all.

@@ -34,6 +34,8 @@ pub struct Stream {
     wishes: u32,
     local: SocketAddr,
     peer: SocketAddr,
+    /// Device code has it: nothing is said when this value goes.
+    pub(super) is_lent: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,6 +63,27 @@ impl Stream {
         // pairs with: the engine's release of a connection that begins.
         let there = there.load(Ordering::Acquire);
         debug_assert_eq!(there, generation, "nobody else gave it back");
+        Self::of(shared, place)
+    }
+
+    /// A look at the stream of a place, which device code has. `None` if it is another one.
+    pub(super) fn glimpse(
+        shared: &Arc<Shared>,
+        place: u32,
+        generation: u32,
+    ) -> Result<Option<Self>, Error> {
+        let mut stream = Self::of(shared, place)?;
+        stream.is_lent = true;
+        Ok((stream.generation()? == generation).then_some(stream))
+    }
+
+    /// Which stream of its place it is.
+    pub(super) fn generation(&self) -> Result<u32, Error> {
+        // pairs with: the engine's release of a connection that begins.
+        Ok(self.word(GENERATION)?.load(Ordering::Acquire))
+    }
+
+    fn of(shared: &Arc<Shared>, place: u32) -> Result<Self, Error> {
         let tuple: [u8; size_of::<Tuple>()] = shared.table.bytes(place, TUPLE)?;
         let (local, peer) = ends(&tuple);
         let mut stream = Self {
@@ -74,6 +97,7 @@ impl Stream {
             wishes: 0,
             local,
             peer,
+            is_lent: false,
         };
         stream.find_rings()?;
         Ok(stream)
@@ -386,11 +410,7 @@ impl Stream {
     /// Waits until an opened connection is there.
     pub(super) fn wait_connected(&mut self, patience: Duration) -> Result<(), Error> {
         let waited = self.shared.wait("the peer did not answer", patience, || {
-            let flags = self.flags()?;
-            if flags & CONNECTED == 0 {
-                self.broken()?;
-            }
-            Ok((flags & CONNECTED != 0).then_some(()))
+            Ok(self.is_connected()?.then_some(()))
         });
         if waited.is_err() {
             self.wish(ABORT)?;
@@ -399,7 +419,16 @@ impl Stream {
         waited
     }
 
-    fn find_rings(&mut self) -> Result<(), Error> {
+    /// Whether an opened connection is there.
+    pub(super) fn is_connected(&self) -> Result<bool, Error> {
+        let flags = self.flags()?;
+        if flags & CONNECTED == 0 {
+            self.broken()?;
+        }
+        Ok(flags & CONNECTED != 0)
+    }
+
+    pub(super) fn find_rings(&mut self) -> Result<(), Error> {
         // pairs with: the engine's release of what goes with `CONNECTED`.
         if self.flags()? & CONNECTED == 0 {
             return Ok(());
@@ -485,8 +514,10 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // There is nobody to tell if the words are not there; then the stream is not either.
-        let _ = self.wish(CLOSE | RELEASE);
+        if !self.is_lent {
+            // There is nobody to tell if the words are not there; then the stream is not either.
+            let _ = self.wish(CLOSE | RELEASE);
+        }
     }
 }
 

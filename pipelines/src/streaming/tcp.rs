@@ -5,10 +5,10 @@
     reason = "attaching carries the promise that all tables are live"
 )]
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use warpwire_core::block::{Parameters as _, Steering as Obeyed};
 use warpwire_core::kernels::StreamParameters;
@@ -22,7 +22,7 @@ use warpwire_gpu::{Arena, CpuExecutor, Service};
 use warpwire_nic::{Nic, Steering};
 use warpwire_ring::{Cause, DeviceAddress};
 
-use super::carriage::{self, Carriage};
+use super::carriage::{self, Attempt, Carriage};
 use super::commands::{Answered, Commands};
 use super::control::{Control, NO_QUEUES};
 use super::driver::{self, Driver};
@@ -194,11 +194,28 @@ impl Tcp {
         answer
     }
 
-    /// The way to an address, but for the port here.
-    fn path(&self, to: IpAddr, patience: Duration) -> Result<Path, Error> {
-        self.wait("the next hop did not answer", patience, || {
-            Ok(lock(&self.control).path(self.clock.now_ns(), to)?)
-        })
+    /// The command that opens a connection of an engine, from another port every time; `None` while
+    /// the next hop is asked for.
+    fn opening(&self, engine: usize, to: SocketAddr) -> Result<Option<Command>, Error> {
+        let now_ns = self.clock.now_ns();
+        let (path, is_on_link) = {
+            let mut control = lock(&self.control);
+            let Some(path) = control.path(now_ns, to.ip())? else {
+                return Ok(None);
+            };
+            (path, control.is_on_link(to.ip()))
+        };
+        Ok(Some(Command {
+            kind: CONNECT,
+            config: u32::from(to.is_ipv6()),
+            port: u32::from(to.port()),
+            path: Path {
+                source_port: self.port(engine, to, &path)?,
+                ..path
+            },
+            is_on_link: u32::from(is_on_link),
+            ..Command::default()
+        }))
     }
 
     /// The next port towards a peer, for a connection of an engine: one whose segments come to the
@@ -329,44 +346,58 @@ impl Carriage for Tcp {
     }
 
     fn connect(&self, to: SocketAddr, patience: Duration) -> Result<(u32, u32), Error> {
-        let started = Instant::now();
-        let left = || patience.saturating_sub(started.elapsed());
-        let path = self.path(to.ip(), patience)?;
-        let is_on_link = lock(&self.control).is_on_link(to.ip());
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let engine = turn % self.commands.len().max(1);
-        for _ in 0..MOST_PORTS {
-            let port = self.port(engine, to, &path)?;
-            let command = Command {
-                kind: CONNECT,
-                config: u32::from(to.is_ipv6()),
-                port: u32::from(to.port()),
-                path: Path {
-                    source_port: port,
-                    ..path
-                },
-                is_on_link: u32::from(is_on_link),
-                ..Command::default()
-            };
-            let answer = self.command(engine, &command, left())?;
-            match answer.outcome {
-                BUSY => {}
-                NO_PLACE => return Err(full("a connection", "connections")),
-                NO_CHUNK => return Err(full("the bytes of a connection", "open")),
-                _ if answer.is_done() => {
-                    let place = engine as u32 * self.connections + answer.place;
-                    return Ok((place, answer.generation));
+        let mut attempt = Attempt::new(to, None);
+        let what = "the next hop did not answer";
+        let opened = self.wait(what, patience, || self.open(&mut attempt));
+        let unanswered = opened.is_err().then_some(attempt.command).flatten();
+        match (unanswered, opened) {
+            (Some(number), Err(Error::Deadline { waited, .. })) => {
+                let engine = attempt.engine.unwrap_or(0);
+                if let Some(commands) = self.commands.get(engine) {
+                    lock(commands).forget(number);
                 }
-                outcome => {
-                    let what = "open a connection";
-                    return Err(Error::Refused { what, outcome });
-                }
+                let what = "the engine did not answer";
+                Err(Error::Deadline { what, waited })
+            }
+            (_, opened) => opened,
+        }
+    }
+
+    fn open(&self, attempt: &mut Attempt) -> Result<Option<(u32, u32)>, Error> {
+        let choose = || self.turn.fetch_add(1, Ordering::Relaxed) % self.commands.len().max(1);
+        let engine = *attempt.engine.get_or_insert_with(choose);
+        let commands = self.commands.get(engine).ok_or(NO_QUEUES)?;
+        let to = attempt.to;
+        let Some(number) = attempt.command else {
+            if let Some(command) = self.opening(engine, to)? {
+                attempt.command = lock(commands).give(&command, true)?;
+            }
+            return Ok(None);
+        };
+        let Some(answer) = lock(commands).answer(number)? else {
+            return Ok(None);
+        };
+        attempt.command = None;
+        match answer.outcome {
+            BUSY if attempt.tried < MOST_PORTS => {
+                attempt.tried += 1;
+                Ok(None)
+            }
+            BUSY => Err(Error::Taken {
+                what: "every port tried towards",
+                address: to,
+            }),
+            NO_PLACE => Err(full("a connection", "connections")),
+            NO_CHUNK => Err(full("the bytes of a connection", "open")),
+            _ if answer.is_done() => {
+                let place = engine as u32 * self.connections + answer.place;
+                Ok(Some((place, answer.generation)))
+            }
+            outcome => {
+                let what = "open a connection";
+                Err(Error::Refused { what, outcome })
             }
         }
-        Err(Error::Taken {
-            what: "every port tried towards",
-            address: to,
-        })
     }
 
     fn listen(&self, at: SocketAddr, patience: Duration) -> Result<(u32, SocketAddr), Error> {

@@ -1,26 +1,24 @@
 //! `warpwire serve`: services over TCP that an engine of ours terminates, on an interface of its
 //! own addresses.
 
-mod http;
 mod iperf3;
 mod report;
+mod server;
 mod service;
-mod site;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use warpwire_pipelines::streaming::{self, InterfaceAddress, Listener, News, StreamDevice};
+use warpwire_pipelines::streaming::InterfaceAddress;
+use warpwire_pipelines::streaming::serving::{Application, Site};
 
-use super::live::{Note, Telling};
+use super::live::Telling;
 use super::rest::Rest;
 use super::station::Station;
 use super::{Failure, signals};
-use report::Tally;
-use service::{Served, Service};
-use site::Site;
+use server::Server;
+use service::Service;
 
 /// Serve TCP from an engine of warpwire, on addresses of its own
 #[derive(clap::Args)]
@@ -39,9 +37,19 @@ pub(super) struct Arguments {
     /// `source`: bytes for each connection, then its end; without end if absent
     #[arg(long, value_name = "COUNT")]
     bytes: Option<u64>,
-    /// `http`: the folder whose files are served; they are read once, at the beginning
+    /// `http`: the folder whose files are served; they are read into device memory once, at the
+    /// beginning
     #[arg(long, value_name = "FOLDER", required_if_eq("service", "http"))]
     root: Option<PathBuf>,
+    /// `http`: device memory that the files may have, in MiB; 1024 if absent
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    memory: Option<u64>,
+    /// `splice`: where each connection is joined to, such as 192.0.2.7:80
+    #[arg(long, value_name = "ADDRESS:PORT", required_if_eq("service", "splice"))]
+    to: Option<SocketAddr>,
+    /// Serve by a kernel on so many threads beside the engine, not by turns with it in one thread
+    #[arg(long, value_name = "COUNT", value_parser = threads)]
+    threads: Option<usize>,
     #[command(flatten)]
     telling: Telling,
     /// Stop after so many seconds
@@ -62,19 +70,71 @@ impl Arguments {
         if self.root.is_some() && self.service != Service::Http {
             return wrong("--root", "http");
         }
-        Ok(())
+        if self.memory.is_some() && self.service != Service::Http {
+            return wrong("--memory", "http");
+        }
+        if self.to.is_some() && self.service != Service::Splice {
+            return wrong("--to", "splice");
+        }
+        if self.threads.is_some() && self.service == Service::Iperf3 {
+            let words = "--threads: the host serves iperf3, without a kernel; leave it out";
+            return Err(Failure::Words(words.to_owned()));
+        }
+        match self.to {
+            Some(to) if to.port() == 0 || to.ip().is_unspecified() => {
+                let words = format!("--to: nobody is at {to}; write one such as 192.0.2.7:80");
+                Err(Failure::Words(words))
+            }
+            _ => Ok(()),
+        }
     }
+
+    /// What device code is to serve; none for iperf3.
+    fn application(&self) -> Result<Option<Application>, Failure> {
+        let most = self.memory.unwrap_or(MEMORY_MIB) << 20;
+        let files = || self.root.as_deref().map(|root| Site::read(root, most));
+        Ok(match self.service {
+            Service::Echo => Some(Application::Echo),
+            Service::Discard => Some(Application::Discard),
+            Service::Source => Some(Application::Source { bytes: self.bytes }),
+            Service::Http => files().transpose()?.map(Application::Http),
+            Service::Splice => self.to.map(|to| Application::Splice {
+                to,
+                patience: PATIENCE,
+            }),
+            Service::Iperf3 => None,
+        })
+    }
+}
+
+/// A number of threads.
+fn threads(words: &str) -> Result<usize, String> {
+    let count = words.parse().ok();
+    let count = count.filter(|count| (1..=MOST_THREADS).contains(count));
+    count.ok_or_else(|| format!("write a number of threads from 1 to {MOST_THREADS}"))
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = signals::Heed::begin()?;
     arguments.check()?;
-    let site = arguments.root.as_deref().map(Site::read).transpose()?;
-    let site = site.map(Arc::new);
-    let device = arguments.station.open(arguments.connections, PATIENCE)?;
-    let mut server = Server::open(arguments, site, &device)?;
+    let application = arguments.application()?;
+    let site = match &application {
+        Some(Application::Http(site)) => Some((site.files(), site.bytes())),
+        _ => None,
+    };
+    let connections = arguments.connections * arguments.service.each();
+    let device = arguments.station.open(connections, PATIENCE)?;
+    let port = arguments.port;
+    let port = port.unwrap_or_else(|| arguments.service.port(arguments.to));
+    let listen = |own: &InterfaceAddress| {
+        let at = SocketAddr::new(own.address, port);
+        device.endpoint().listen(at, PATIENCE)
+    };
+    let listeners = arguments.station.addresses.iter().map(listen);
+    let listeners = listeners.collect::<Result<_, _>>()?;
+    let mut server = Server::open(&device, listeners, application, arguments.threads)?;
     let telling = &arguments.telling;
-    report::begin(telling, &device, &server.listeners, server.site.as_deref())?;
+    report::begin(telling, &device, server.addresses(), site)?;
     let started = Instant::now();
     let is_over = || {
         let elapsed = started.elapsed().as_secs();
@@ -85,140 +145,33 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     while !is_over() {
         // Clocks and signals need a look from time to time only.
         for _ in 0..LOOK_PERIOD {
-            let busy = device.endpoint().step() | server.serve()?;
+            let busy = device.endpoint().step() | server.step()?;
             rest.after(busy);
         }
-        for text in server.iperf3.iter_mut().flat_map(iperf3::Server::said) {
-            let event = "iperf3";
-            telling.say(&Note { event, text })?;
-        }
+        telling.say_all(server.said())?;
         if !device.endpoint().is_running() {
             return Err(Failure::Serve(report::ended(&device)));
         }
+        if let Some(why) = server.ended() {
+            return Err(Failure::Serve(why));
+        }
         if let Some(since) = pulse.due() {
-            report::live(telling, since, &device, &server.streams)?;
+            telling.say_all(server.connections(&device, since)?)?;
         }
     }
-    if let Some(iperf3) = &mut server.iperf3 {
-        iperf3.stop(&mut server.streams);
-    }
-    server.streams.clear();
-    server.listeners.clear();
+    let tally = server.end()?;
     // What is still to be said to peers.
     let until = Instant::now() + FAREWELL;
     while Instant::now() < until {
         rest.after(device.endpoint().step());
     }
-    report::end(telling, &device, &server.tally, started.elapsed())
+    report::end(telling, &device, &tally, started.elapsed())
 }
 
-/// A service with its connections.
-struct Server {
-    service: Service,
-    bytes: u64,
-    site: Option<Arc<Site>>,
-    iperf3: Option<iperf3::Server>,
-    listeners: Vec<Listener>,
-    news: Option<News>,
-    /// By their numbers.
-    streams: Vec<Option<Served>>,
-    told: Vec<u32>,
-    tally: Tally,
-}
-
-impl Server {
-    fn open(
-        arguments: &Arguments,
-        site: Option<Arc<Site>>,
-        device: &StreamDevice,
-    ) -> Result<Self, Failure> {
-        let port = arguments.port.unwrap_or(arguments.service.port());
-        let listen = |own: &InterfaceAddress| {
-            let at = SocketAddr::new(own.address, port);
-            device.endpoint().listen(at, PATIENCE)
-        };
-        let listeners = arguments.station.addresses.iter().map(listen);
-        Ok(Self {
-            service: arguments.service,
-            bytes: arguments.bytes.unwrap_or(u64::MAX),
-            site: site.filter(|_| arguments.service == Service::Http),
-            iperf3: (arguments.service == Service::Iperf3).then(iperf3::Server::new),
-            listeners: listeners.collect::<Result<_, _>>()?,
-            news: device.endpoint().news(),
-            streams: Vec::new(),
-            told: Vec::new(),
-            tally: Tally::default(),
-        })
-    }
-
-    /// Serves those of whom the engine has news. Says whether there were any.
-    fn serve(&mut self) -> Result<bool, streaming::Error> {
-        let mut told = std::mem::take(&mut self.told);
-        if let Some(news) = &self.news {
-            news.drain(|number| told.push(number));
-        }
-        let busy = !told.is_empty();
-        for number in told.drain(..) {
-            let streams = self.streams.len();
-            match self.streams.get_mut(number as usize) {
-                Some(slot) => match &mut self.iperf3 {
-                    Some(iperf3) => {
-                        iperf3.go_on(&mut self.streams, number as usize, &mut self.tally);
-                    }
-                    None => serve_one(slot, &mut self.tally),
-                },
-                None if streams == 0 || number as usize >= streams => self.welcome(number)?,
-                None => {}
-            }
-        }
-        self.told = told;
-        if let Some(iperf3) = &mut self.iperf3 {
-            iperf3.look(&mut self.streams, &mut self.tally);
-        }
-        Ok(busy)
-    }
-
-    /// Takes who waits at a listener.
-    fn welcome(&mut self, number: u32) -> Result<(), streaming::Error> {
-        let listener = self.listeners.iter().find(|one| one.number() == number);
-        while let Some(stream) = listener.map(Listener::try_accept).transpose()?.flatten() {
-            let place = stream.number() as usize;
-            if place >= self.streams.len() {
-                self.streams.resize_with(place + 1, || None);
-            }
-            self.tally.accepted += 1;
-            if let Some(slot) = self.streams.get_mut(place) {
-                *slot = Some(Served::new(
-                    self.service,
-                    stream,
-                    self.bytes,
-                    self.site.as_ref(),
-                ));
-                match &mut self.iperf3 {
-                    Some(iperf3) => iperf3.welcome(&mut self.streams, place, &mut self.tally),
-                    None => serve_one(slot, &mut self.tally),
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Does for a connection what can be done now.
-fn serve_one(slot: &mut Option<Served>, tally: &mut Tally) {
-    let Some(served) = slot else {
-        return;
-    };
-    match served.go_on(tally) {
-        Ok(true) => {}
-        Ok(false) => *slot = None,
-        Err(_) => {
-            tally.broken += 1;
-            *slot = None;
-        }
-    }
-}
-
+/// Device memory that files may have, in MiB.
+const MEMORY_MIB: u64 = 1024;
+/// Threads that a kernel may have.
+const MOST_THREADS: usize = 64;
 /// How long the NIC and the engine may take to begin.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Steps between two looks at clocks.

@@ -6,12 +6,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::Serialize;
-use warpwire_pipelines::streaming::{Listener, StreamDevice};
+use warpwire_core::serving::ServeCounters;
+use warpwire_pipelines::streaming::StreamDevice;
 
 use super::super::Failure;
-use super::super::live::{Connection, Telling};
-use super::service::Served;
-use super::site::Site;
+use super::super::live::Telling;
 
 /// What was served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -27,6 +26,31 @@ pub(super) struct Tally {
     /// Bytes that were written.
     #[serde(rename = "left_bytes")]
     pub(super) left: u64,
+    /// HTTP: answers, and of these, those without a file.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) answers: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) refusals: u64,
+    /// Splices: connections for which none to the target came about.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) unspliced: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// What device code counted.
+pub(super) const fn of_device(counters: &ServeCounters, unspliced: u64) -> Tally {
+    Tally {
+        accepted: counters.accepted,
+        broken: counters.broken,
+        came: counters.came,
+        left: counters.left,
+        answers: counters.answers,
+        refusals: counters.refusals,
+        unspliced,
+    }
 }
 
 /// Where it is served.
@@ -40,7 +64,7 @@ struct Beginning {
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    file_bytes: Option<usize>,
+    file_bytes: Option<u64>,
 }
 
 impl fmt::Display for Beginning {
@@ -59,32 +83,18 @@ impl fmt::Display for Beginning {
 pub(super) fn begin(
     telling: &Telling,
     device: &StreamDevice,
-    listeners: &[Listener],
-    site: Option<&Site>,
+    addresses: Vec<SocketAddr>,
+    site: Option<(usize, u64)>,
 ) -> Result<(), Failure> {
-    let (files, file_bytes) = site.map(Site::size).unzip();
+    let (files, file_bytes) = site.unzip();
     telling.say(&Beginning {
         event: "serving",
-        addresses: listeners.iter().map(Listener::address).collect(),
+        addresses,
         mtu: device.mtu(),
         choices: device.choices(),
         files,
         file_bytes,
     })
-}
-
-/// A line for every connection.
-pub(super) fn live(
-    telling: &Telling,
-    since: Duration,
-    device: &StreamDevice,
-    streams: &[Option<Served>],
-) -> Result<(), Failure> {
-    let all = || streams.iter().flatten();
-    // What is asked for here is there after a step.
-    all().for_each(|served| drop(served.stream.figures()));
-    device.endpoint().step();
-    telling.say_all(all().filter_map(|served| Connection::now(&served.stream, since)))
 }
 
 /// Why the engine ended.
@@ -142,6 +152,9 @@ impl fmt::Display for End {
             broken,
             came,
             left,
+            answers,
+            refusals,
+            unspliced,
         } = self.tally;
         writeln!(
             out,
@@ -149,6 +162,12 @@ impl fmt::Display for End {
              {:.1} s",
             self.seconds
         )?;
+        if answers > 0 {
+            writeln!(out, "{answers} answers, {refusals} of them without a file")?;
+        }
+        if unspliced > 0 {
+            writeln!(out, "{unspliced} connections were not spliced")?;
+        }
         let engine = &self.engine;
         writeln!(
             out,

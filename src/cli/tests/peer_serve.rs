@@ -191,7 +191,13 @@ fn linux_finds_the_addresses_and_pings_them() {
 #[test]
 fn echo_gives_back_what_came() {
     let Some(scene) = Scene::new("e") else { return };
-    let served = scene.serve("echo");
+    for words in ["echo", "echo --threads 1"] {
+        gives_back(&scene, words);
+    }
+}
+
+fn gives_back(scene: &Scene, words: &str) {
+    let served = scene.serve(words);
     for (address, bytes) in [(OURS, 1), (OURS_6, 1), (OURS, 4 << 20), (OURS_6, 4 << 20)] {
         let mut stream = scene.connect(address, 7);
         let sent = text(bytes);
@@ -207,7 +213,8 @@ fn echo_gives_back_what_came() {
         assert!(back == sent, "{address}: {} of {bytes} bytes", back.len());
     }
     let said = served.end();
-    assert!(said.starts_with("4 connections, 0 broke"), "{said}");
+    let want = "4 connections, 0 broke; 8388610 bytes came, 8388610 were written";
+    assert!(said.starts_with(want), "{words}: {said}");
 }
 
 #[test]
@@ -292,9 +299,22 @@ fn curl_fetches_files() {
     }
     std::fs::write(folder.join("sub/index.html"), "<p>here</p>").expect("is written");
     let root = folder.to_string_lossy().into_owned();
-    let served = scene.serve(&format!("http --root {root}"));
+    for words in ["", " --threads 1"] {
+        let served = scene.serve(&format!("http --root {root}{words}"));
+        fetch(&scene, &sizes);
+        let said = served.end();
+        assert!(
+            said.contains("\n1016 answers, 4 of them without a file\n"),
+            "{said}"
+        );
+    }
+    std::fs::remove_dir_all(&folder).expect("is removed");
+}
+
+/// A thousand requests and sixteen more, four of which are refused.
+fn fetch(scene: &Scene, sizes: &[usize]) {
     for address in [OURS.to_owned(), format!("[{OURS_6}]")] {
-        for size in sizes {
+        for size in sizes.iter().copied() {
             let output = scene.near(&format!("curl -sSf http://{address}/{size}.bin"));
             assert!(output.status.success(), "{output:?}");
             assert!(
@@ -355,9 +375,66 @@ fn curl_fetches_files() {
         assert_eq!(back.len(), length, "round {round}");
         assert!(back.ends_with(&text(1000)), "round {round}");
     }
-    drop(stream);
-    served.end();
-    std::fs::remove_dir_all(&folder).expect("is removed");
+}
+
+#[test]
+fn connections_are_spliced_to_a_target() {
+    let Some(scene) = Scene::new("t") else { return };
+    let listen = |at: &str| {
+        let listener = namespace::within(&scene.near, || std::net::TcpListener::bind(at));
+        listener.expect("namespace").expect("listens")
+    };
+    for (words, target) in [("", "10.79.0.1:9000"), (" --threads 1", "[fd79::1]:9000")] {
+        let listener = listen(target);
+        let served = scene.serve(&format!("splice --to {target} --live=10ms{words}"));
+        let bytes = 3_000_001;
+        for address in [OURS, OURS_6] {
+            let mut client = scene.connect(address, 9000);
+            let mut writing = client.try_clone().expect("is cloned");
+            let (mut came, mut back) = (Vec::new(), Vec::new());
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    writing.write_all(&text(bytes)).expect("goes on");
+                    writing.shutdown(Shutdown::Write).expect("closes");
+                });
+                scope.spawn(|| client.read_to_end(&mut back).expect("goes on"));
+                let (mut linux, _) = listener.accept().expect("is opened");
+                linux.set_read_timeout(Some(LIMIT)).expect("is set");
+                linux.read_to_end(&mut came).expect("goes on");
+                // One half is closed, the other one goes on.
+                std::thread::sleep(Duration::from_millis(50));
+                linux.write_all(&came[1000..]).expect("goes on");
+            });
+            assert!(came == text(bytes), "{address}: {} bytes", came.len());
+            assert!(back == came[1000..], "{address}: {} bytes", back.len());
+        }
+        // Who gives up is heard of at the other end.
+        let client = scene.connect(OURS, 9000);
+        let (mut linux, _) = listener.accept().expect("is opened");
+        linux.write_all(b"never read").expect("goes on");
+        std::thread::sleep(Duration::from_millis(100));
+        drop(client);
+        linux.set_read_timeout(Some(LIMIT)).expect("is set");
+        let broken = linux.read(&mut [0]).expect_err("was reset");
+        assert_eq!(broken.kind(), std::io::ErrorKind::ConnectionReset);
+        // Nobody listens there any more.
+        drop((linux, listener));
+        let mut client = scene.connect(OURS, 9000);
+        assert_eq!(client.read(&mut [0]).expect("ends"), 0);
+        let said = served.end();
+        let want = format!("is not spliced: connection with {target}: ");
+        assert!(said.contains(&want), "{want}: {said}");
+        assert!(said.contains("\n3 connections, 1 broke; "), "{said}");
+        assert!(
+            said.contains("\n1 connections were not spliced\n"),
+            "{said}"
+        );
+        let live = said.lines().filter(|line| line.contains(" Established: "));
+        let ends = [" 10.79.0.1:", &format!(" {target} ")];
+        for end in ends {
+            assert!(live.clone().any(|line| line.contains(end)), "{end}: {said}");
+        }
+    }
 }
 
 #[test]
@@ -830,6 +907,46 @@ fn wrong_words_are_named() {
             "serve echo --nic xdp:x --addr 10.0.0.1/24 --root /",
             "--root: only `serve http` has it",
             2,
+        ),
+        (
+            "serve echo --nic xdp:x --addr 10.0.0.1/24 --to 10.0.0.2:80",
+            "--to: only `serve splice` has it",
+            2,
+        ),
+        (
+            "serve echo --nic xdp:x --addr 10.0.0.1/24 --memory 5",
+            "--memory: only `serve http` has it",
+            2,
+        ),
+        (
+            "serve iperf3 --nic xdp:x --addr 10.0.0.1/24 --threads 1",
+            "--threads: the host serves iperf3",
+            2,
+        ),
+        (
+            "serve echo --nic xdp:x --addr 10.0.0.1/24 --threads 0",
+            "threads from 1 to 64",
+            2,
+        ),
+        (
+            "serve splice --nic xdp:x --addr 10.0.0.1/24",
+            "--to <ADDRESS:PORT>",
+            2,
+        ),
+        (
+            "serve splice --nic xdp:x --addr 10.0.0.1/24 --to 0.0.0.0:80",
+            "--to: nobody is at 0.0.0.0:80",
+            2,
+        ),
+        (
+            "serve http --nic xdp:x --addr 10.0.0.1/24 --root /nothing/here",
+            "/nothing/here: No such file or directory",
+            1,
+        ),
+        (
+            "serve http --nic xdp:x --addr 10.0.0.1/24 --root /usr/share --memory 1",
+            "bytes are too many: files of a site may have 1048576 bytes in all",
+            1,
         ),
         (
             "serve echo --nic xdp:x --addr 10.0.0.1/24 --live=5",

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use warpwire_pipelines::streaming::Stream;
 
 use super::super::report::Tally;
-use super::super::service::Served;
 use super::dialogue::{Dialogue, Heard, Phase};
 use super::words::{CONGESTION, Parameters, Refusal, Results, State, StreamResult, stream_id};
 use super::{discard, stream_at};
@@ -99,7 +98,7 @@ impl Test {
     /// All streams are there.
     pub(super) fn start(
         &mut self,
-        streams: &mut [Option<Served>],
+        streams: &mut [Option<Stream>],
         tally: &mut Tally,
     ) -> Result<(), Refusal> {
         for flow in self.flows.iter().filter(|flow| flow.sends) {
@@ -122,7 +121,7 @@ impl Test {
     /// Hears and answers the control connection. Whether the test is over.
     pub(super) fn converse(
         &mut self,
-        streams: &mut [Option<Served>],
+        streams: &mut [Option<Stream>],
         tally: &mut Tally,
     ) -> Result<bool, Refusal> {
         let left = Refusal::Left(self.dialogue.phase().name());
@@ -166,7 +165,7 @@ impl Test {
     pub(super) fn exchange(
         &mut self,
         index: usize,
-        streams: &mut [Option<Served>],
+        streams: &mut [Option<Stream>],
         tally: &mut Tally,
     ) -> Result<(), Refusal> {
         let is_running = self.is_running();
@@ -202,7 +201,7 @@ impl Test {
     /// Moves what can be moved, of all streams.
     pub(super) fn fill(
         &mut self,
-        streams: &mut [Option<Served>],
+        streams: &mut [Option<Stream>],
         tally: &mut Tally,
     ) -> Result<(), Refusal> {
         (0..self.flows.len()).try_for_each(|index| self.exchange(index, streams, tally))
@@ -211,7 +210,7 @@ impl Test {
     /// What is due by the clock.
     pub(super) fn look(
         &mut self,
-        streams: &mut [Option<Served>],
+        streams: &mut [Option<Stream>],
         now: Instant,
     ) -> Result<(), Refusal> {
         let is_running = self.is_running();
@@ -235,13 +234,13 @@ impl Test {
     }
 
     /// Tells the client why its test ends.
-    pub(super) fn refuse(&mut self, refusal: &Refusal, streams: &mut [Option<Served>]) {
+    pub(super) fn refuse(&mut self, refusal: &Refusal, streams: &mut [Option<Stream>]) {
         self.dialogue.refuse(refusal);
         // Who is not there to hear it is not told.
         let _ = self.speak(streams, &mut Tally::default());
     }
 
-    pub(super) fn say(&mut self, state: State, streams: &mut [Option<Served>]) {
+    pub(super) fn say(&mut self, state: State, streams: &mut [Option<Stream>]) {
         self.dialogue.say(state);
         // As above.
         let _ = self.speak(streams, &mut Tally::default());
@@ -278,7 +277,7 @@ impl Test {
         }
     }
 
-    fn count_from_now(&mut self, streams: &mut [Option<Served>]) -> Result<(), Refusal> {
+    fn count_from_now(&mut self, streams: &mut [Option<Stream>]) -> Result<(), Refusal> {
         self.started = Instant::now();
         self.usage = Usage::now();
         for flow in &mut self.flows {
@@ -289,7 +288,7 @@ impl Test {
     }
 
     /// The test is over: what was moved until now counts.
-    fn end(&mut self, streams: &mut [Option<Served>], tally: &mut Tally) -> Result<(), Refusal> {
+    fn end(&mut self, streams: &mut [Option<Stream>], tally: &mut Tally) -> Result<(), Refusal> {
         for index in 0..self.flows.len() {
             if self.flows.get(index).is_some_and(|flow| !flow.sends) {
                 self.exchange(index, streams, tally)?;
@@ -340,7 +339,7 @@ impl Test {
     }
 
     /// Writes what is to be said, as far as there is room.
-    fn speak(&mut self, streams: &mut [Option<Served>], tally: &mut Tally) -> Result<(), Refusal> {
+    fn speak(&mut self, streams: &mut [Option<Stream>], tally: &mut Tally) -> Result<(), Refusal> {
         if let Some(control) = stream_at(streams, self.control)
             && !self.dialogue.outbox().is_empty()
         {
@@ -353,7 +352,7 @@ impl Test {
 }
 
 impl Flow {
-    fn stream<'a>(&self, streams: &'a mut [Option<Served>]) -> Result<&'a mut Stream, Refusal> {
+    fn stream<'a>(&self, streams: &'a mut [Option<Stream>]) -> Result<&'a mut Stream, Refusal> {
         stream_at(streams, self.place).ok_or(Refusal::Left("a stream of the test"))
     }
 

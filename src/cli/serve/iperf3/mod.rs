@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use warpwire_pipelines::streaming::{Error, Stream};
 
 use super::report::Tally;
-use super::service::Served;
 use measurement::{PATIENCE, Test};
 use words::{COOKIE_BYTES, Refusal, State};
 
@@ -51,7 +50,7 @@ impl Server {
     /// Takes a connection that was accepted.
     pub(super) fn welcome(
         &mut self,
-        streams: &mut [Option<Served>],
+        streams: &mut [Option<Stream>],
         place: usize,
         tally: &mut Tally,
     ) {
@@ -72,7 +71,7 @@ impl Server {
     /// Does for a connection what can be done now.
     pub(super) fn go_on(
         &mut self,
-        streams: &mut [Option<Served>],
+        streams: &mut [Option<Stream>],
         place: usize,
         tally: &mut Tally,
     ) {
@@ -101,7 +100,7 @@ impl Server {
     }
 
     /// Does what is due by the clock: bytes of streams with a rate, and ends of patience.
-    pub(super) fn look(&mut self, streams: &mut [Option<Served>], tally: &mut Tally) {
+    pub(super) fn look(&mut self, streams: &mut [Option<Stream>], tally: &mut Tally) {
         let now = Instant::now();
         if self.test.as_ref().is_some_and(Test::is_paced) {
             self.run(streams, tally, |test, streams, tally| {
@@ -132,7 +131,7 @@ impl Server {
     }
 
     /// Ends the test, if there is one: the server goes.
-    pub(super) fn stop(&mut self, streams: &mut [Option<Served>]) {
+    pub(super) fn stop(&mut self, streams: &mut [Option<Stream>]) {
         if let Some(mut test) = self.test.take() {
             test.say(State::ServerTerminate, streams);
         }
@@ -141,7 +140,7 @@ impl Server {
     /// Gives a connection its role by its cookie.
     fn seat(
         &mut self,
-        streams: &mut [Option<Served>],
+        streams: &mut [Option<Stream>],
         place: usize,
         cookie: Vec<u8>,
         tally: &mut Tally,
@@ -172,9 +171,9 @@ impl Server {
     /// Goes on with the test, and ends it if it is over or cannot go on.
     fn run(
         &mut self,
-        streams: &mut [Option<Served>],
+        streams: &mut [Option<Stream>],
         tally: &mut Tally,
-        act: impl FnOnce(&mut Test, &mut [Option<Served>], &mut Tally) -> Result<bool, Refusal>,
+        act: impl FnOnce(&mut Test, &mut [Option<Stream>], &mut Tally) -> Result<bool, Refusal>,
     ) {
         let Some(test) = &mut self.test else {
             return;
@@ -196,7 +195,7 @@ impl Server {
     }
 
     /// Sends somebody away, as there is a test already, or no cookie comes.
-    fn deny(&mut self, streams: &mut [Option<Served>], place: usize, tally: &mut Tally) {
+    fn deny(&mut self, streams: &mut [Option<Stream>], place: usize, tally: &mut Tally) {
         if let Some(stream) = stream_at(streams, place) {
             let why = match &self.test {
                 Some(_) => "one test at a time",
@@ -211,7 +210,7 @@ impl Server {
     }
 
     /// Closes a connection; what its peer still says is read, as a reset could overtake the end.
-    fn begin_to_leave(&mut self, streams: &mut [Option<Served>], place: usize, tally: &mut Tally) {
+    fn begin_to_leave(&mut self, streams: &mut [Option<Stream>], place: usize, tally: &mut Tally) {
         self.set(place, Role::Leaving);
         match stream_at(streams, place).map(Stream::close) {
             Some(Ok(())) => self.leave(streams, place, tally),
@@ -219,7 +218,7 @@ impl Server {
         }
     }
 
-    fn leave(&mut self, streams: &mut [Option<Served>], place: usize, tally: &mut Tally) {
+    fn leave(&mut self, streams: &mut [Option<Stream>], place: usize, tally: &mut Tally) {
         let Some(stream) = stream_at(streams, place) else {
             return;
         };
@@ -233,7 +232,7 @@ impl Server {
         tally.broken += u64::from(stays.is_err());
     }
 
-    fn forget(&mut self, streams: &mut [Option<Served>], place: usize, tally: &mut Tally) {
+    fn forget(&mut self, streams: &mut [Option<Stream>], place: usize, tally: &mut Tally) {
         if let Some(slot) = streams.get_mut(place) {
             *slot = None;
         }
@@ -249,14 +248,13 @@ impl Server {
 }
 
 /// The connection of a number.
-fn stream_at(streams: &mut [Option<Served>], place: usize) -> Option<&mut Stream> {
-    let served = streams.get_mut(place)?.as_mut()?;
-    Some(&mut served.stream)
+fn stream_at(streams: &mut [Option<Stream>], place: usize) -> Option<&mut Stream> {
+    streams.get_mut(place)?.as_mut()
 }
 
 /// Reads a cookie, as far as it came. Whether all of it is there; an error if it never will be.
 fn read_cookie(
-    streams: &mut [Option<Served>],
+    streams: &mut [Option<Stream>],
     place: usize,
     cookie: &mut Vec<u8>,
     tally: &mut Tally,
