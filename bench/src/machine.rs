@@ -109,25 +109,37 @@ impl Ready {
 
     /// Runs one warp to its end.
     pub(crate) fn run(&self, job: Job<'_>) -> Result<Option<u32>, String> {
+        self.run_block(job, 1)
+    }
+
+    /// Runs a block of so many warps to its end. What the first returned that returned something,
+    /// where entry points do.
+    pub(crate) fn run_block(&self, job: Job<'_>, warps: u32) -> Result<Option<u32>, String> {
         let name = job.row.name;
+        let grid = Grid { blocks: 1, warps };
         let (executor, returns) = match self {
             Self::Here { executor, returns } => (executor, *returns),
-            Self::Gpu { cuda, .. } => return on_gpu(cuda, job),
+            Self::Gpu { cuda, .. } => return on_gpu(cuda, job, grid),
         };
-        let launch = executor.launch(job.row, Grid::ONE, job.parameters);
+        let launch = executor.launch(job.row, grid, job.parameters);
         let report = launch.and_then(|launch| launch.join(PATIENCE));
         let report = report.map_err(|error| error.to_string())?;
-        match report.warps.first().map(|warp| warp.exit) {
-            Some(Exit::Returned(code)) => Ok(returns.then_some(code)),
-            other => Err(format!("{name} ended by {other:?}")),
+        let mut first = 0;
+        for warp in &report.warps {
+            match warp.exit {
+                Exit::Returned(code) if first == 0 => first = code,
+                Exit::Returned(_) => {}
+                other => return Err(format!("{name} ended by {other:?}")),
+            }
         }
+        Ok(returns.then_some(first))
     }
 }
 
 /// One slice, with the turns that the block says.
-fn on_gpu(cuda: &CudaExecutor, job: Job<'_>) -> Result<Option<u32>, String> {
+fn on_gpu(cuda: &CudaExecutor, job: Job<'_>, grid: Grid) -> Result<Option<u32>, String> {
     let slices = Slices::once().pause(Duration::ZERO);
-    let launch = cuda.launch(job.row, Grid::ONE, job.parameters, slices);
+    let launch = cuda.launch(job.row, grid, job.parameters, slices);
     let report = launch.and_then(|launch| launch.join(PATIENCE));
     report.map_err(|error| error.to_string())?;
     Ok(None)

@@ -1,6 +1,8 @@
 //! Streams: an engine whose frames come back to it, so that its connections talk to each other over
 //! a wire that repeats frames and changes their order.
 //!
+//! Several warps are compared with one, whatever they are on: applications see the same.
+//!
 //! Clocks of machines differ, and with them numbers in frames; what applications read and are told
 //! does not.
 
@@ -11,12 +13,13 @@ use std::sync::Arc;
 use warpwire_core::block::{Parameters as _, Steering};
 use warpwire_core::kernels::{StreamParameters, entries};
 use warpwire_device::KernelRow;
-use warpwire_engine::streams::Bits;
+use warpwire_engine::Crew;
 use warpwire_engine::streams::tables::{
     ADDRESSES, AcceptBlock, Address, CLOSE, CONNECT, CONNECTED, Command, CommandAnswer,
     CommandSlot, ConnectionBlock, DONE, LAYOUT, LISTEN, ListenerBlock, PEER_CLOSED, RELEASE,
     Standing, StreamBlock, StreamCounters, StreamWords,
 };
+use warpwire_engine::streams::{Bits, Board, owner_of};
 use warpwire_engine::tables::Path;
 use warpwire_nic::soft::Dice;
 use warpwire_protocols::tcp::Config;
@@ -36,35 +39,49 @@ pub(super) fn cases(name: &str) -> Vec<Case> {
         return Vec::new();
     };
     match name {
-        "streams_memif_client" => vec![over::<Memif<Client>>(row, "memif client")],
-        "streams_memif_server" => vec![over::<Memif<Server>>(row, "memif server")],
-        "streams_xdp" => vec![over::<Xdp>(row, "xdp")],
+        "streams_memif_client" => vec![
+            over::<Memif<Client>>(row, "memif client", 1),
+            over::<Memif<Client>>(row, "memif client, two warps", 2),
+        ],
+        "streams_memif_server" => vec![
+            over::<Memif<Server>>(row, "memif server", 1),
+            over::<Memif<Server>>(row, "memif server, three warps", 3),
+        ],
+        "streams_xdp" => vec![
+            over::<Xdp>(row, "xdp", 1),
+            over::<Xdp>(row, "xdp, three warps", 3),
+        ],
         "streams_mlx5" => vec![
-            over::<Mlx5<1>>(row, "mlx5"),
-            over::<Mlx5<4>>(row, "mlx5 scattered"),
+            over::<Mlx5<1>>(row, "mlx5", 1),
+            over::<Mlx5<4>>(row, "mlx5 scattered", 1),
+            over::<Mlx5<1>>(row, "mlx5, two warps", 2),
+            over::<Mlx5<4>>(row, "mlx5 scattered, four warps", 4),
         ],
         _ => Vec::new(),
     }
 }
 
-fn over<W: Wire>(row: &'static KernelRow, word: &'static str) -> Case {
+fn over<W: Wire>(row: &'static KernelRow, word: &'static str, warps: u32) -> Case {
     Case::new(row.name, word, move |machine, seed| {
-        let cpu = Scene::<W>::run(row, &Machine::SCALAR, seed);
+        let cpu = Scene::<W>::run(row, &Machine::SCALAR, 1, seed);
         let cpu = cpu.map_err(|error| format!("on the CPU: {error}"))?;
-        let found = Scene::<W>::run(row, machine, seed)?;
+        let found = Scene::<W>::run(row, machine, warps, seed)?;
         found.seen.compare(&cpu.seen)?;
         Ok(cpu.frames.min(found.frames))
     })
 }
 
-/// The engine, its applications, and frames under way.
+/// The engine of each warp that has one, their applications, and frames under way.
 struct Scene<W> {
     wire: W,
     stage: Stage,
     row: &'static KernelRow,
-    block: StreamBlock,
-    accepts: DeviceAddress,
-    commands: u32,
+    warps: u32,
+    blocks: Vec<StreamBlock>,
+    /// Where they lie.
+    first: DeviceAddress,
+    accepts: Vec<DeviceAddress>,
+    commands: Vec<u32>,
     talks: Vec<Talk>,
     under_way: VecDeque<Vec<u8>>,
     frames: u64,
@@ -87,9 +104,14 @@ struct Talk {
 }
 
 impl<W: Wire> Scene<W> {
-    fn run(row: &'static KernelRow, machine: &Machine, seed: u64) -> Result<Outcome, String> {
+    fn run(
+        row: &'static KernelRow,
+        machine: &Machine,
+        warps: u32,
+        seed: u64,
+    ) -> Result<Outcome, String> {
         let ready = machine.ready(seed)?;
-        let mut scene = Self::new(row, seed);
+        let mut scene = Self::new(row, warps, seed);
         let valid = scene.parameters(1, Steering::default());
         refuse(
             &ready,
@@ -101,19 +123,22 @@ impl<W: Wire> Scene<W> {
         )?;
         let backlog = scene.dice.below(3) as u32;
         let local = scene.path(0, 1, 0);
-        scene.command(
-            &ready,
-            Command {
-                kind: LISTEN,
-                port: PORT,
-                backlog,
-                path: Path {
-                    local: [0; 4],
-                    ..local
+        for engine in 0..scene.blocks.len() {
+            scene.command(
+                &ready,
+                engine,
+                Command {
+                    kind: LISTEN,
+                    port: PORT,
+                    backlog,
+                    path: Path {
+                        local: [0; 4],
+                        ..local
+                    },
+                    ..Command::default()
                 },
-                ..Command::default()
-            },
-        )?;
+            )?;
+        }
         let count = 1 + scene.dice.below(MOST_STREAMS);
         for number in 0..count {
             let path = scene.path(0, 1, 1000 + number as u16);
@@ -123,12 +148,13 @@ impl<W: Wire> Scene<W> {
                 path,
                 ..Command::default()
             };
-            let answer = scene.command(&ready, command)?;
+            let engines = scene.blocks.len() as u32;
+            let engine = owner_of(scene.blocks[0].secret, &path, PORT as u16, engines);
+            let answer = scene.command(&ready, engine as usize, command)?;
             let port = u32::from(path.source_port);
             let to_write = scene.bytes(port, true);
-            scene
-                .talks
-                .push(Talk::new(answer.place, port, true, to_write));
+            let place = engine * PLACES + answer.place;
+            scene.talks.push(Talk::new(place, port, true, to_write));
         }
         for round in 0.. {
             let turns = 1 + scene.dice.below(3);
@@ -144,25 +170,12 @@ impl<W: Wire> Scene<W> {
         scene.end()
     }
 
-    fn new(row: &'static KernelRow, seed: u64) -> Self {
+    fn new(row: &'static KernelRow, warps: u32, seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let start = STARTS[dice.below(4) as usize];
         let wire = W::with_slots(DEPTH, start, 2048);
         let others = vec![Arc::clone(&wire.pages().ground.0)];
         let stage = Stage::of(8 << 20, others);
-        let places = PLACES as usize;
-        let numbers = |count: u32| stage.place_all(&(0..count).rev().collect::<Vec<_>>());
-        let accepts = stage.place(AcceptBlock {
-            written: 0,
-            depth: PLACES,
-            entries: stage.cut(places * 8),
-            reserved: [0; 28],
-            read: 0,
-            reserved_read: [0; 31],
-        });
-        let listeners = stage.cut(size_of::<ListenerBlock>());
-        let at = listeners.offset(offset_of!(ListenerBlock, accepts) as u64);
-        stage.write(at, &accepts.value().to_ne_bytes());
         let config = Config {
             receive_bytes: CHUNK_BYTES,
             send_bytes: CHUNK_BYTES,
@@ -171,53 +184,28 @@ impl<W: Wire> Scene<W> {
             timestamps: dice.below(2) == 0,
             ..Config::of_mtu(1500, false)
         };
-        let bits = |count| stage.cut(Bits::bytes(count) as usize);
-        let block = StreamBlock {
-            receive: wire.rx_block(),
-            transmit: wire.tx_block(),
-            layout: LAYOUT,
-            connections: stage.cut(places * size_of::<ConnectionBlock>()),
-            words: stage.cut(places * size_of::<StreamWords>()),
-            buckets: stage.cut(places * 2 * 4),
-            listeners,
-            configs: stage.place(config),
-            chunks: stage.cut(places * 2 * CHUNK_BYTES as usize),
-            free_chunks: numbers(PLACES * 2),
-            free_places: numbers(PLACES),
-            asked: bits(PLACES),
-            told: bits(PLACES + 1),
-            ready: bits(PLACES),
-            deadlines: stage.place_all(&vec![u64::MAX; places]),
-            commands: stage.cut(size_of::<CommandSlot>()),
-            slow: DeviceAddress::NULL,
-            inject: DeviceAddress::NULL,
-            mirror: DeviceAddress::NULL,
-            counters: stage.cut(size_of::<StreamCounters>()),
-            standing: stage.place(Standing::new(PLACES, PLACES * 2)),
-            secret: [seed, !seed],
-            connection_count: PLACES,
-            bucket_count: PLACES * 2,
-            listener_count: 1,
-            config_count: 1,
-            chunk_count: PLACES * 2,
-            chunk_bytes: CHUNK_BYTES,
-            command_count: 1,
-            share: 1 + dice.below(4) as u32,
-            policy: 0,
-            offloads: 0,
-            resets_a_second: 10,
-            address_count: 2,
-            addresses: [0, 1, 0, 0, 0, 0, 0, 0].map(address),
-            homes: DeviceAddress::NULL,
-            handed: DeviceAddress::NULL,
-            home_count: 0,
-            number: 0,
-            board: DeviceAddress::NULL,
+        let share = 1 + dice.below(4) as u32;
+        let board = match warps {
+            1 => DeviceAddress::NULL,
+            _ => stage.cut(size_of::<Board>()),
         };
+        let engines = Crew::all(warps).next().map_or(1, Crew::engines);
+        let lay_out = |_| {
+            let (block, accepts) = lay_out(&stage, &wire, config, seed);
+            let block = StreamBlock {
+                share,
+                board,
+                ..block
+            };
+            (block, accepts)
+        };
+        let (blocks, accepts): (Vec<_>, Vec<_>) = (0..engines).map(lay_out).unzip();
         Self {
-            block: StreamBlock { ..block },
+            warps,
+            commands: vec![0; blocks.len()],
+            first: stage.place_all(&blocks),
+            blocks,
             accepts,
-            commands: 0,
             talks: Vec::new(),
             under_way: VecDeque::new(),
             frames: 0,
@@ -255,8 +243,8 @@ impl<W: Wire> Scene<W> {
         StreamParameters {
             header: StreamParameters::HEADER,
             steering: Steering { turns, ..steering },
-            blocks: self.stage.place(self.block),
-            block_count: 1,
+            blocks: self.first,
+            block_count: self.blocks.len() as u32,
             reserved: 0,
         }
     }
@@ -268,7 +256,8 @@ impl<W: Wire> Scene<W> {
             ..Steering::default()
         };
         let block = self.stage.place(self.parameters(turns, steering));
-        ready.run(self.stage.job::<StreamParameters>(self.row, block))?;
+        let job = self.stage.job::<StreamParameters>(self.row, block);
+        ready.run_block(job, self.warps)?;
         let cause = self.stage.take_cause();
         if cause != 0 {
             return Err(format!("ended by cause {cause}"));
@@ -295,35 +284,41 @@ impl<W: Wire> Scene<W> {
         Ok(())
     }
 
-    fn command(&mut self, ready: &Ready, command: Command) -> Result<CommandAnswer, String> {
-        self.commands += 1;
-        let command = Command {
-            number: self.commands,
-            ..command
-        };
-        self.stage.write_value(self.block.commands, command);
+    fn command(
+        &mut self,
+        ready: &Ready,
+        engine: usize,
+        command: Command,
+    ) -> Result<CommandAnswer, String> {
+        self.commands[engine] += 1;
+        let number = self.commands[engine];
+        let slot = self.blocks[engine].commands;
+        self.stage.write_value(slot, Command { number, ..command });
         self.turn(ready, 1)?;
         let at = offset_of!(CommandSlot, answer) as u64;
-        let answer: CommandAnswer = self.stage.read_value(self.block.commands.offset(at));
+        let answer: CommandAnswer = self.stage.read_value(slot.offset(at));
         match (answer.number, answer.outcome) {
-            (number, DONE) if number == self.commands => Ok(answer),
+            (answered, DONE) if answered == number => Ok(answer),
             other => Err(format!("a command came to {other:?}")),
         }
     }
 
     /// Applications do what they can; whether all is done.
     fn talk(&mut self, opened: usize) -> bool {
-        let ring: AcceptBlock = self.stage.read_value(self.accepts);
-        if ring.read != ring.written {
+        for (engine, accepts) in (0..).zip(self.accepts.clone()) {
+            let ring: AcceptBlock = self.stage.read_value(accepts);
+            if ring.read == ring.written {
+                continue;
+            }
             let at = ring.entries.offset(u64::from(ring.read % PLACES) * 8);
             let entry: u64 = self.stage.read_value(at);
-            let at = self.accepts.offset(offset_of!(AcceptBlock, read) as u64);
+            let at = accepts.offset(offset_of!(AcceptBlock, read) as u64);
             self.stage.write_value(at, ring.read.wrapping_add(1));
-            let words: StreamWords = self.stage.read_value(self.words(entry as u32));
+            let place = engine * PLACES + entry as u32;
+            let words: StreamWords = self.stage.read_value(self.words(place));
             let port = u32::from(words.tuple.remote_port);
             let to_write = self.bytes(port, false);
-            self.talks
-                .push(Talk::new(entry as u32, port, false, to_write));
+            self.talks.push(Talk::new(place, port, false, to_write));
         }
         let mut talks = std::mem::take(&mut self.talks);
         let mut done = talks.len() == opened * 2;
@@ -335,12 +330,18 @@ impl<W: Wire> Scene<W> {
     }
 
     fn words(&self, place: u32) -> DeviceAddress {
-        let offset = u64::from(place) * size_of::<StreamWords>() as u64;
-        self.block.words.offset(offset)
+        let offset = u64::from(place % PLACES) * size_of::<StreamWords>() as u64;
+        self.block(place).words.offset(offset)
     }
 
-    fn counters(&self) -> StreamCounters {
-        self.stage.read_value(self.block.counters)
+    /// The block of a place.
+    fn block(&self, place: u32) -> &StreamBlock {
+        &self.blocks[(place / PLACES) as usize]
+    }
+
+    fn counters(&self) -> Vec<StreamCounters> {
+        let of = |block: &StreamBlock| self.stage.read_value(block.counters);
+        self.blocks.iter().map(of).collect()
     }
 
     /// What applications have, after it was compared with what their peers wrote.
@@ -358,15 +359,86 @@ impl<W: Wire> Scene<W> {
                 (one.read.len(), peer.read.len()),
             );
         }
-        let counters = self.counters();
-        let ended = (counters.connected, counters.failed, counters.slow_lost);
+        let all = self.counters();
+        let sum = |of: fn(&StreamCounters) -> u64| all.iter().map(of).sum::<u64>();
+        let ended = [
+            sum(|one| one.connected),
+            sum(|one| one.failed),
+            sum(|one| one.slow_lost),
+        ];
         seen.fact("connected, failed, lost", ended);
-        seen.fact("dropped", counters.drops.iter().sum::<u64>());
+        seen.fact("dropped", sum(|one| one.drops.iter().sum()));
         Ok(Outcome {
             seen,
             frames: self.frames,
         })
     }
+}
+
+/// The tables of an engine, and its ring of accepted connections.
+fn lay_out(
+    stage: &Stage,
+    wire: &impl Wire,
+    config: Config,
+    seed: u64,
+) -> (StreamBlock, DeviceAddress) {
+    let places = PLACES as usize;
+    let numbers = |count: u32| stage.place_all(&(0..count).rev().collect::<Vec<_>>());
+    let accepts = stage.place(AcceptBlock {
+        written: 0,
+        depth: PLACES,
+        entries: stage.cut(places * 8),
+        reserved: [0; 28],
+        read: 0,
+        reserved_read: [0; 31],
+    });
+    let listeners = stage.cut(size_of::<ListenerBlock>());
+    let at = listeners.offset(offset_of!(ListenerBlock, accepts) as u64);
+    stage.write(at, &accepts.value().to_ne_bytes());
+    let bits = |count| stage.cut(Bits::bytes(count) as usize);
+    let block = StreamBlock {
+        receive: wire.rx_block(),
+        transmit: wire.tx_block(),
+        layout: LAYOUT,
+        connections: stage.cut(places * size_of::<ConnectionBlock>()),
+        words: stage.cut(places * size_of::<StreamWords>()),
+        buckets: stage.cut(places * 2 * 4),
+        listeners,
+        configs: stage.place(config),
+        chunks: stage.cut(places * 2 * CHUNK_BYTES as usize),
+        free_chunks: numbers(PLACES * 2),
+        free_places: numbers(PLACES),
+        asked: bits(PLACES),
+        told: bits(PLACES + 1),
+        ready: bits(PLACES),
+        deadlines: stage.place_all(&vec![u64::MAX; places]),
+        commands: stage.cut(size_of::<CommandSlot>()),
+        slow: DeviceAddress::NULL,
+        inject: DeviceAddress::NULL,
+        mirror: DeviceAddress::NULL,
+        counters: stage.cut(size_of::<StreamCounters>()),
+        standing: stage.place(Standing::new(PLACES, PLACES * 2)),
+        secret: [seed, !seed],
+        connection_count: PLACES,
+        bucket_count: PLACES * 2,
+        listener_count: 1,
+        config_count: 1,
+        chunk_count: PLACES * 2,
+        chunk_bytes: CHUNK_BYTES,
+        command_count: 1,
+        share: 1,
+        policy: 0,
+        offloads: 0,
+        resets_a_second: 10,
+        address_count: 2,
+        addresses: [0, 1, 0, 0, 0, 0, 0, 0].map(address),
+        homes: DeviceAddress::NULL,
+        handed: DeviceAddress::NULL,
+        home_count: 0,
+        number: 0,
+        board: DeviceAddress::NULL,
+    };
+    (block, accepts)
 }
 
 impl Talk {
@@ -429,7 +501,8 @@ impl Talk {
         for (offset, value) in stores {
             scene.stage.write_value(at.offset(offset as u64), value);
         }
-        scene.stage.bits(scene.block.asked, PLACES).set(self.place);
+        let asked = scene.block(self.place).asked;
+        scene.stage.bits(asked, PLACES).set(self.place % PLACES);
         self.is_released
     }
 }

@@ -8,12 +8,14 @@ use warpwire_core::kernels::entries;
 fn kernels_of_32_lanes_do_as_one_lane_does() {
     let mut cases = parity::kernels(parity::rows().map(|row| row.name), &parity::corpus());
     let seeds_of = |case: &Case| match case.subject.split('_').next() {
+        // As many lanes as warps times 32 meet.
+        _ if is_of_several_warps(case) => 3,
         Some("pipeline" | "transport" | "streams" | "serve" | "carry" | "gather") => 16,
         Some("perform") => 6,
         _ => 64,
     };
     let mut verdicts = Vec::new();
-    for seeds in [64, 16, 6] {
+    for seeds in [64, 16, 6, 3] {
         let with_so_many = |case: &Case| seeds_of(case) == seeds;
         let (now, later): (Vec<_>, Vec<_>) = cases.into_iter().partition(with_so_many);
         verdicts.extend(parity::run_all(
@@ -27,14 +29,33 @@ fn kernels_of_32_lanes_do_as_one_lane_does() {
     }
     assert_eq!(
         verdicts.len(),
-        49,
-        "36 kernels, nine of them over two kinds of queues, one with five services"
+        54,
+        "36 kernels, nine of them over two kinds of queues, one with five services, streams also by \
+         several warps"
     );
     let failed: Vec<_> = verdicts
         .iter()
         .filter(|verdict| verdict.failure.is_some())
         .collect();
     assert!(failed.is_empty(), "{failed:#?}");
+}
+
+fn is_of_several_warps(case: &Case) -> bool {
+    case.over.ends_with("warps")
+}
+
+#[test]
+fn streams_of_several_warps_do_as_those_of_one() {
+    let names = entries::streams().iter().map(|row| row.name);
+    let cases = parity::kernels(names, &parity::corpus());
+    let of_crews = cases.iter().filter(|case| is_of_several_warps(case));
+    let mut count = 0;
+    for case in of_crews {
+        let verdict = case.run(&Machine::SCALAR, 0..6);
+        assert!(verdict.failure.is_none(), "{verdict:#?}");
+        count += 1;
+    }
+    assert_eq!(count, 5, "one for each kind of queues");
 }
 
 #[test]
