@@ -2,6 +2,7 @@
 //! segments come to.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use warpwire_nic::soft::Impairments;
 
@@ -153,4 +154,73 @@ fn warps_of_a_kernel_own_connections() {
 #[test]
 fn warps_of_kernels_hand_segments_over() {
     crew(2, 3, true, true);
+}
+
+#[test]
+fn ten_thousand_connections_at_a_time() {
+    let count = 10_000u32;
+    let ways = Ways {
+        queues: 2,
+        warps: 4,
+        in_kernel: true,
+        ..Ways::default()
+    };
+    // As many more than a sixth as chance may want.
+    let each = 2048;
+    let scene = Scene::over(ways, Impairments::default(), |config| {
+        config.connections = each;
+        config.open = each;
+        config.ring_bytes = 1024;
+    });
+    let listener = scene.ends[1].listen(at("10.9.0.2:7"), LIMIT);
+    let listener = listener.expect("listens");
+    scene.run(
+        |end| {
+            let connect = |_| end.connect(at("10.9.0.2:7"), LIMIT).expect("connects");
+            let mut streams: Vec<_> = (0..count).map(connect).collect();
+            for (number, stream) in (0..).zip(&mut streams) {
+                let said = u32::to_be_bytes(number);
+                stream.write_all(&said, LIMIT).expect("goes on");
+            }
+            for (number, stream) in (0..).zip(&mut streams) {
+                let mut back = [0; 4];
+                let length = stream.read(&mut back, LIMIT).expect("is answered");
+                assert_eq!(length, 4, "of one segment");
+                assert_eq!(u32::from_be_bytes(back), number);
+            }
+            let mut engines = [0; 6];
+            streams
+                .iter()
+                .for_each(|one| engines[(one.number() / each) as usize] += 1);
+            assert!(engines.iter().all(|had| *had >= count / 6), "{engines:?}");
+        },
+        |end| {
+            let news = end.news().expect("is the first");
+            let mut streams: Vec<_> = (0..6 * each).map(|_| None).collect();
+            let (mut accepted, mut answered) = (0, 0);
+            let until = Instant::now() + LIMIT * 6;
+            while answered < count * 4 {
+                assert!(Instant::now() < until, "{accepted} came, {answered} bytes");
+                let mut told = Vec::new();
+                news.drain(|number| told.push(number));
+                while let Some(stream) = listener.try_accept().expect("has words") {
+                    told.push(stream.number());
+                    let place = stream.number() as usize;
+                    streams[place] = Some(stream);
+                    accepted += 1;
+                }
+                for place in told {
+                    if let Some(Some(stream)) = streams.get_mut(place as usize) {
+                        answered += stream.reflect().expect("goes on") as u32;
+                    }
+                }
+                if !end.step() {
+                    std::thread::yield_now();
+                }
+            }
+            assert_eq!(accepted, count);
+            let counters = end.counters();
+            assert_eq!((counters.connected, counters.closed), (count.into(), 0));
+        },
+    );
 }

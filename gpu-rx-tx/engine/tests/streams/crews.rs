@@ -1,8 +1,9 @@
 //! Several warps that run an end: whose a connection is, and that what is written comes out.
 
+use warpwire_engine::Crew;
 use warpwire_engine::streams::tables::{ABORT, CLOSED, RELEASE};
 
-use crate::ends::Plan;
+use crate::ends::{End, Plan};
 use crate::exact::{Talk, bytes};
 use crate::net::{Faults, Net};
 use crate::wires::{Client, Memif, Mlx5, Server, Wire, Xdp};
@@ -104,6 +105,38 @@ fn whatever_the_network_does_to_a_crew() {
         };
         let warps = [[2, 4], [4, 4], [5, 1], [1, 3]][seed as usize % 4];
         check::<Memif<Client>>(warps, seed, 24, 20_000, faults);
+    }
+}
+
+#[test]
+fn a_crew_without_its_board_or_its_tables_is_refused() {
+    let end = |warps| {
+        let plan = Plan {
+            warps,
+            ..Plan::default()
+        };
+        End::<Memif<Client>>::new(&plan, 1, false)
+    };
+    let (alone, pair, three) = (end(1), end(2), end(3));
+    for (end, blocks, warps, want) in [
+        (&alone, 1, 1, true),
+        (&alone, 0, 1, false),
+        (&alone, 1, 2, false),
+        (&pair, 1, 2, true),
+        // Tables of a crew do for one warp, too.
+        (&pair, 1, 1, true),
+        (&pair, 1, 3, false),
+        (&three, 2, 3, true),
+        (&three, 1, 3, false),
+        (&three, 2, 2, false),
+        (&three, 2, 33, false),
+    ] {
+        let all = Crew::all(warps).map(|crew| end.is_attachable(blocks, crew));
+        let all: Vec<bool> = all.collect();
+        assert!(
+            all.iter().all(|one| *one == want),
+            "{blocks} for {warps}: {all:?}"
+        );
     }
 }
 

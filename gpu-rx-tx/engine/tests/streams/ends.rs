@@ -218,6 +218,12 @@ impl<W: Wire> End<W> {
         }
     }
 
+    /// Whether one of a crew can go on with the first so many blocks.
+    pub(crate) fn is_attachable(&self, blocks: usize, crew: Crew) -> bool {
+        // SAFETY: an end's own memory; nobody else drives it.
+        unsafe { StreamEngine::<W::Rx, W::Tx>::attach(&self.blocks[..blocks], crew) }.is_ok()
+    }
+
     /// Engines there are.
     pub(crate) fn owners(&self) -> u32 {
         self.shares.len() as u32
