@@ -58,7 +58,7 @@ struct Shared {
     #[command(flatten)]
     station: Station,
     /// What carries the stream. With rdma, `--addr` is an address that the operating system has:
-    /// there the two ends meet; gateway, MTU and congestion control are not ours then
+    /// there the two ends meet; gateway, MTU, warps and congestion control are not ours then
     #[arg(long, value_enum, default_value_t = Carrier::Tcp)]
     carrier: Carrier,
     /// Longest wait for the other end to be there, in seconds

@@ -440,7 +440,15 @@ fn connections_are_spliced_to_a_target() {
 #[test]
 fn many_connections_are_served_at_a_time() {
     let Some(scene) = Scene::new("m") else { return };
-    let served = scene.serve("echo --connections 256 --ring 16384");
+    for warps in [1, 4] {
+        many(&scene, warps);
+    }
+}
+
+fn many(scene: &Scene, warps: u32) {
+    let served = scene.serve(&format!(
+        "echo --connections 256 --ring 16384 --warps {warps}"
+    ));
     let mut streams: Vec<TcpStream> = (0..200).map(|_| scene.connect(OURS, 7)).collect();
     for round in 0..5u8 {
         for (number, stream) in streams.iter_mut().enumerate() {
@@ -896,6 +904,16 @@ fn wrong_words_are_named() {
         (
             "serve echo --nic xdp:x --addr 10.0.0.1/24 --ring 1000",
             "'--ring <BYTES>': write a power of two",
+            2,
+        ),
+        (
+            "serve echo --nic xdp:x --addr 10.0.0.1/24 --warps 0",
+            "'--warps <WARPS>': 0 is not in 1..=32",
+            2,
+        ),
+        (
+            "stream recv /tmp/x --nic xdp:x --addr 10.0.0.1/24 --warps 33",
+            "'--warps <WARPS>': 33 is not in 1..=32",
             2,
         ),
         (
