@@ -34,8 +34,8 @@ pub(super) struct Station {
     /// connection, whatever is lost; for networks of which you know what they carry
     #[arg(long, value_name = "CONTROL", default_value = "cubic", value_parser = controller)]
     congestion: Controller,
-    /// Warps that serve each pair of queues together, 1 to 32: with several, one has the queues, and
-    /// each other one has connections, as many at a time as one alone
+    /// Warps that serve each pair of queues together, 1 to 32: with several, one has the queues,
+    /// and each other one has connections, as many at a time as one alone
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32))]
     warps: u32,
 }

@@ -30,8 +30,8 @@ fn kernels_of_32_lanes_do_as_one_lane_does() {
     assert_eq!(
         verdicts.len(),
         54,
-        "36 kernels, nine of them over two kinds of queues, one with five services, streams also by \
-         several warps"
+        "36 kernels, nine of them over two kinds of queues, one with five services, streams \
+         also by several warps"
     );
     let failed: Vec<_> = verdicts
         .iter()

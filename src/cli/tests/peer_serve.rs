@@ -907,11 +907,6 @@ fn wrong_words_are_named() {
             2,
         ),
         (
-            "serve echo --nic xdp:x --addr 10.0.0.1/24 --warps 0",
-            "'--warps <WARPS>': 0 is not in 1..=32",
-            2,
-        ),
-        (
             "stream recv /tmp/x --nic xdp:x --addr 10.0.0.1/24 --warps 33",
             "'--warps <WARPS>': 33 is not in 1..=32",
             2,
