@@ -32,6 +32,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use warpwire_pipelines::messaging;
 use warpwire_pipelines::runtime::Error as RunError;
+use warpwire_pipelines::sensor;
 use warpwire_pipelines::streaming;
 use warpwire_pipelines::{Kit, Problems};
 
@@ -142,6 +143,9 @@ enum Failure {
     /// Streams could not be served.
     #[error(transparent)]
     Streaming(#[from] streaming::Error),
+    /// Records could not be gathered, or not be written.
+    #[error(transparent)]
+    Sensor(#[from] sensor::Error),
     /// What serves streams ended.
     #[error("serve: {0}")]
     Serve(String),
@@ -163,9 +167,16 @@ impl Failure {
                 ExitCode::from(2)
             }
             Self::Run(RunError::Files(_)) => ExitCode::from(2),
+            Self::Sensor(sensor::Error::Setting { .. } | sensor::Error::Pipeline(_)) => {
+                ExitCode::from(2)
+            }
             Self::Run(RunError::Nic(warpwire_nic::Error::Spec { .. }))
             | Self::Messaging(messaging::Error::Nic(warpwire_nic::Error::Spec { .. }))
             | Self::Streaming(streaming::Error::Nic(warpwire_nic::Error::Spec { .. }))
+            | Self::Sensor(sensor::Error::Streaming(
+                streaming::Error::Owned { .. }
+                | streaming::Error::Nic(warpwire_nic::Error::Spec { .. }),
+            ))
             | Self::Streaming(
                 streaming::Error::Setting { .. }
                 | streaming::Error::Slow(_)

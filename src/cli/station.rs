@@ -98,7 +98,7 @@ impl Station {
     }
 
     /// Words that say the same twice.
-    fn check(&self) -> Result<(), Failure> {
+    pub(super) fn check(&self) -> Result<(), Failure> {
         let mut own = self.addresses.iter().map(|own| own.address);
         while let Some(address) = own.next() {
             if own.clone().any(|other| other == address) {

@@ -367,6 +367,15 @@ impl<'f> Runtime<'f> {
         snapshot::totals(self.file, &self.open)
     }
 
+    /// What NICs chose among several ways when they were opened, and why.
+    pub fn choices(&self) -> Vec<String> {
+        self.open
+            .nics
+            .iter()
+            .flat_map(|nic| nic.choices())
+            .collect()
+    }
+
     /// What stages gathered so far.
     pub fn gathered(&self) -> Vec<GatherReport> {
         self.gathers.reports()

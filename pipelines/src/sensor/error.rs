@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use warpwire_gpu::arena::ArenaError;
+use warpwire_protocols::stream::samples::Illegal;
 use warpwire_ring::Cause;
 
 use crate::file::Problems;
@@ -53,4 +54,23 @@ pub enum Error {
     /// The executor could not run the kernel.
     #[error(transparent)]
     Executor(#[from] warpwire_gpu::executor::Error),
+}
+
+/// Why a number cannot stand where it is said to.
+impl From<Illegal> for Error {
+    fn from(illegal: Illegal) -> Self {
+        let (field, problem, cure) = match illegal {
+            Illegal::Width => ("number_bytes", "no number is so wide", "write 1, 2, 4 or 8"),
+            Illegal::Offset => (
+                "number_at",
+                "the number does not lie within the header",
+                "write a longer `header`, or a smaller `number_at`",
+            ),
+        };
+        Self::Setting {
+            field,
+            problem: problem.to_owned(),
+            cure: cure.to_owned(),
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use warpwire_core::sensor::{SPAN, SensorState};
 use warpwire_core::stages::gather::Args;
-use warpwire_protocols::stream::samples::{Conversion, Format, Illegal};
+use warpwire_protocols::stream::samples::{Conversion, Format};
 
 use super::error::Error;
 
@@ -52,7 +52,7 @@ impl Records {
     pub fn of_stage(args: &Args) -> Result<Self, Error> {
         Ok(Self {
             samples: args.samples(),
-            format: args.format().map_err(illegal)?,
+            format: args.format()?,
             conversion: args.conversion(),
             window: args.window(),
             rows: args.rows(),
@@ -134,23 +134,6 @@ impl Records {
             });
         }
         Ok(())
-    }
-}
-
-/// Why a number cannot stand where it is said to.
-fn illegal(illegal: Illegal) -> Error {
-    let (field, problem, cure) = match illegal {
-        Illegal::Width => ("number_bytes", "no number is so wide", "write 1, 2, 4 or 8"),
-        Illegal::Offset => (
-            "number_at",
-            "the number does not lie within the header",
-            "write a longer `header`, or a smaller `number_at`",
-        ),
-    };
-    Error::Setting {
-        field,
-        problem: problem.to_owned(),
-        cure: cure.to_owned(),
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod iperf3;
 mod report;
+mod sensor;
 mod server;
 mod service;
 
@@ -51,6 +52,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "COUNT", value_parser = threads)]
     threads: Option<usize>,
     #[command(flatten)]
+    sensor: sensor::Words,
+    #[command(flatten)]
     telling: Telling,
     /// Stop after so many seconds
     #[arg(long, value_name = "SECONDS")]
@@ -80,6 +83,15 @@ impl Arguments {
             let words = "--threads: the host serves iperf3, without a kernel; leave it out";
             return Err(Failure::Words(words.to_owned()));
         }
+        if self.threads.is_some() && self.service == Service::Sensor {
+            let words = "--threads: the kernel of a sensor has one of its own; leave it out";
+            return Err(Failure::Words(words.to_owned()));
+        }
+        if let Some(word) = self.sensor.said()
+            && self.service != Service::Sensor
+        {
+            return wrong(word, "sensor");
+        }
         match self.to {
             Some(to) if to.port() == 0 || to.ip().is_unspecified() => {
                 let words = format!("--to: nobody is at {to}; write one such as 192.0.2.7:80");
@@ -89,7 +101,11 @@ impl Arguments {
         }
     }
 
-    /// What device code is to serve; none for iperf3.
+    fn port(&self) -> u16 {
+        self.port.unwrap_or_else(|| self.service.port(self.to))
+    }
+
+    /// What device code is to serve; none for iperf3 and sensors.
     fn application(&self) -> Result<Option<Application>, Failure> {
         let most = self.memory.unwrap_or(MEMORY_MIB) << 20;
         let files = || self.root.as_deref().map(|root| Site::read(root, most));
@@ -102,7 +118,7 @@ impl Arguments {
                 to,
                 patience: PATIENCE,
             }),
-            Service::Iperf3 => None,
+            Service::Iperf3 | Service::Sensor => None,
         })
     }
 }
@@ -117,6 +133,9 @@ fn threads(words: &str) -> Result<usize, String> {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = signals::Heed::begin()?;
     arguments.check()?;
+    if arguments.service == Service::Sensor {
+        return sensor::run(arguments, &stop);
+    }
     let application = arguments.application()?;
     let site = match &application {
         Some(Application::Http(site)) => Some((site.files(), site.bytes())),
@@ -124,8 +143,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let connections = arguments.connections * arguments.service.each();
     let device = arguments.station.open(connections, PATIENCE)?;
-    let port = arguments.port;
-    let port = port.unwrap_or_else(|| arguments.service.port(arguments.to));
+    let port = arguments.port();
     let listen = |own: &InterfaceAddress| {
         let at = SocketAddr::new(own.address, port);
         device.endpoint().listen(at, PATIENCE)

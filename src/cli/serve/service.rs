@@ -18,6 +18,8 @@ pub(super) enum Service {
     Splice,
     /// What a stock `iperf3 -c` measures over TCP (port 5201)
     Iperf3,
+    /// Records of a sensor go to files of NumPy, over TCP or UDP (port 5310)
+    Sensor,
 }
 
 impl Service {
@@ -30,6 +32,7 @@ impl Service {
             Self::Http => 80,
             Self::Splice => to.map_or(0, |to| to.port()),
             Self::Iperf3 => 5201,
+            Self::Sensor => 5310,
         }
     }
 
