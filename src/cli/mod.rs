@@ -58,7 +58,7 @@ enum Command {
     Bench(bench::Arguments),
     Pingpong(pingpong::Arguments),
     Rping(rping::Arguments),
-    Serve(serve::Arguments),
+    Serve(Box<serve::Arguments>),
     Stream(stream::Arguments),
     /// Work on kernels with stages of your own
     Kernel(kernel::Arguments),
