@@ -251,7 +251,7 @@ impl Run {
             counts.skipped += 1;
             return Ok(counts);
         }
-        counts += self.own(&["ptx", "--no-write"], deadline)?;
+        counts += self.own(&["ptx", "--no-write", "--outermost"], deadline)?;
         Ok(counts)
     }
 
