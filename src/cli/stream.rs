@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -173,18 +173,36 @@ fn take(
         }
         let mut count = 0;
         for piece in stream.peek()? {
-            file.write_all(piece)
-                .map_err(|source| wrong(path, source))?;
-            count += piece.len();
+            let (written, outcome) = put(file, piece);
+            // Also those before a failure: the file has them.
+            transfer.bytes += written as u64;
+            count += written;
+            outcome.map_err(|source| wrong(path, source))?;
         }
         stream.consume(count)?;
-        transfer.bytes += count as u64;
     }
     file.flush().map_err(|source| wrong(path, source))?;
     transfer.tell("received", "from", &stream)?;
     // The sender has said all that it has to say: it may be gone before it acknowledges our end.
     let _ = stream.finish(FAREWELL);
     Ok(())
+}
+
+/// Writes all of it; says how much of it was written, also if that failed.
+fn put(out: &mut impl Write, all: &[u8]) -> (usize, std::io::Result<()>) {
+    let mut rest = all;
+    let outcome = loop {
+        if rest.is_empty() {
+            break Ok(());
+        }
+        match out.write(rest) {
+            Ok(0) => break Err(ErrorKind::WriteZero.into()),
+            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+            Err(source) if source.kind() == ErrorKind::Interrupted => {}
+            Err(source) => break Err(source),
+        }
+    };
+    (all.len() - rest.len(), outcome)
 }
 
 fn send(path: &Path, to: SocketAddr, shared: &Shared, heed: &Heed) -> Result<(), Failure> {
@@ -531,3 +549,35 @@ const AGAIN: Duration = Duration::from_millis(100);
 const FAREWELL: Duration = Duration::from_secs(1);
 /// For what was said last to leave.
 const LAST_WORD: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Has room for so many bytes, and takes a few at a time.
+    struct Small(usize);
+
+    impl Write for Small {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let count = bytes.len().min(self.0).min(3);
+            self.0 -= count;
+            match count {
+                0 => Err(ErrorKind::StorageFull.into()),
+                count => Ok(count),
+            }
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_was_written_before_a_failure_is_counted() {
+        let (written, outcome) = put(&mut Small(100), &[1; 10]);
+        assert!(written == 10 && outcome.is_ok());
+        let (written, outcome) = put(&mut Small(7), &[1; 10]);
+        assert_eq!(written, 7);
+        assert_eq!(outcome.expect_err("is full").kind(), ErrorKind::StorageFull);
+    }
+}

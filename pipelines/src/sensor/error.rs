@@ -33,6 +33,20 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A file cannot grow. It is one of whole rows, as the other one is.
+    #[error(
+        "file `{}`: {source}; the file has the first {rows} rows, not all; \
+         make room, or name a file elsewhere",
+        path.display()
+    )]
+    Cut {
+        /// The file.
+        path: PathBuf,
+        /// Rows that it has.
+        rows: u64,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// Streams come over several pairs of queues, and a gatherer reads those of one.
     #[error("{queues} pairs of queues: records are gathered from one; open the NIC with queues=1")]
     Queues {

@@ -4,7 +4,7 @@
     reason = "settling carries the promise that nobody else gathers"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,9 @@ use super::tensors::Tensors;
 
 /// A sensor: tensors that device code fills, drained to files.
 ///
-/// After a file could not be written, rows are still given back and gaps told, so that what is
-/// gathered is counted to the end; [`Gathering::finish`] says why.
+/// After a file could not be written, rows are still given back, so that what is gathered is counted
+/// to the end; [`Gathering::finish`] says why. Rows and gaps that are told are then those of the
+/// files, which have the rows that came first, whole.
 #[derive(Debug)]
 pub struct Gathering {
     tensors: Tensors,
@@ -32,12 +33,14 @@ pub struct Gathering {
 struct Log {
     arrays: Arrays,
     rows: u64,
-    /// Rows that the files get at most.
+    /// Rows that the files get at most. Those that they have, once one could not be written.
     most: u64,
     /// Those that are listed.
     gaps: Vec<Gap>,
     unlisted: u64,
     missing_rows: u64,
+    /// The gaps that were noted last, up to those whose rows all files have.
+    unwritten: VecDeque<Gap>,
     failure: Option<Error>,
     flushed: Instant,
 }
@@ -60,7 +63,8 @@ pub struct Gap {
 /// What came of a sensor's records so far.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Figures {
-    /// Rows that were drained: those of the files.
+    /// Rows that were drained: those of the files. After one could not be written, those that both
+    /// have.
     pub rows: u64,
     /// Of these, those whose record did not come.
     pub missing_rows: u64,
@@ -135,6 +139,7 @@ impl Gathering {
                 gaps: Vec::new(),
                 unlisted: 0,
                 missing_rows: 0,
+                unwritten: VecDeque::new(),
                 failure: None,
                 flushed: Instant::now(),
             },
@@ -162,7 +167,7 @@ impl Gathering {
         self.log.failure.as_ref()
     }
 
-    /// Whether as many rows were drained as there shall be.
+    /// Whether as many rows were drained as there shall be, or can be.
     pub const fn is_full(&self) -> bool {
         self.log.rows >= self.log.most
     }
@@ -220,7 +225,7 @@ impl Gathering {
     /// Writes what still waits.
     ///
     /// # Errors
-    /// The first file that could not be written; it has the rows of the last flush that went well.
+    /// [`Error::Cut`] for the first file that could not be written.
     pub fn finish(&mut self) -> Result<(), Error> {
         self.log.drain(&self.tensors);
         self.log.flush();
@@ -234,15 +239,16 @@ impl Log {
         let row = tensors.records().row_bytes();
         let header = u64::from(tensors.records().header_bytes());
         let drained = tensors.drain(|headers, samples| {
-            let count = (samples.len() as u64 / row).min(self.most - self.rows);
-            self.rows += count;
             if self.failure.is_some() {
                 return;
             }
+            let count = (samples.len() as u64 / row).min(self.most - self.rows);
+            self.rows += count;
             let part = |bytes: u64| ..(count * bytes) as usize;
             let headers = headers.get(part(header)).unwrap_or_default();
             let samples = samples.get(part(row)).unwrap_or_default();
-            self.failure = self.arrays.append(headers, samples).err();
+            let appended = self.arrays.append(headers, samples);
+            self.heed(appended);
         });
         tensors.drain_gaps(|gap| self.note(gap));
         drained > 0
@@ -255,22 +261,50 @@ impl Log {
         }
         let rows = told.rows.min(self.most - told.position);
         self.missing_rows += rows;
-        if self.gaps.len() >= MOST_LISTED {
-            self.unlisted += 1;
-            return;
-        }
-        self.gaps.push(Gap {
+        let gap = Gap {
             from_row: told.position,
             to_row: told.position + rows,
             first_number: told.first,
             records: told.count,
-        });
+        };
+        let written = self.arrays.rows();
+        let is_written = |gap: &Gap| gap.to_row.max(gap.from_row + 1) <= written;
+        while self.unwritten.pop_front_if(|gap| is_written(gap)).is_some() {}
+        self.unwritten.push_back(gap);
+        if self.gaps.len() >= MOST_LISTED {
+            self.unlisted += 1;
+            return;
+        }
+        self.gaps.push(gap);
     }
 
     fn flush(&mut self) {
         self.flushed = Instant::now();
         if self.failure.is_none() {
-            self.failure = self.arrays.flush().err();
+            let flushed = self.arrays.flush();
+            self.heed(flushed);
+        }
+    }
+
+    /// After a failure, what is told is what the files have.
+    fn heed(&mut self, outcome: Result<(), Error>) {
+        let Err(error) = outcome else {
+            return;
+        };
+        self.failure = Some(error);
+        let kept = self.arrays.rows();
+        (self.rows, self.most) = (kept, kept);
+        for gap in std::mem::take(&mut self.unwritten) {
+            self.missing_rows -= gap.to_row.saturating_sub(gap.from_row.max(kept));
+            match gap.from_row < kept {
+                true => {}
+                // Those that are not listed are the last ones.
+                false if self.unlisted > 0 => self.unlisted -= 1,
+                false => drop(self.gaps.pop()),
+            }
+        }
+        if let Some(last) = self.gaps.last_mut() {
+            last.to_row = last.to_row.min(kept);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Arrays of two dimensions in files: NumPy's format, version 1.0, or bare rows.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
@@ -44,10 +44,19 @@ pub(super) struct Array {
     element: Element,
     columns: u32,
     is_numpy: bool,
-    /// Rows that wait to be written.
-    buffer: Vec<u8>,
-    /// Bytes of rows that lie in the file, whole rows only.
+    /// Rows that wait to be written, from `begun` on; only the first one may be in parts.
+    waiting: Vec<u8>,
+    begun: usize,
+    /// Bytes of rows that lie in the file.
     written: u64,
+    /// Of these, the bytes that the header tells of: whole rows only.
+    told: u64,
+}
+
+/// A file that could not be written.
+pub(super) struct Refused {
+    pub(super) path: PathBuf,
+    pub(super) source: io::Error,
 }
 
 impl Array {
@@ -63,13 +72,16 @@ impl Array {
                 element,
                 columns,
                 is_numpy: path.extension().is_some_and(|end| end == "npy"),
-                buffer: Vec::new(),
+                waiting: Vec::new(),
+                begun: 0,
                 written: 0,
+                told: 0,
             };
-            array.put_header()?;
+            array.put_header(0)?;
             Ok(array)
         };
-        create().map_err(|source| wrong(path, source))
+        let path = path.to_owned();
+        create().map_err(|source| Error::File { path, source })
     }
 
     /// The file.
@@ -77,41 +89,81 @@ impl Array {
         &self.path
     }
 
-    /// Appends whole rows.
-    ///
-    /// # Errors
-    /// [`Error::File`]. The file then has the rows of the last flush that went well.
-    pub(super) fn append(&mut self, rows: &[u8]) -> Result<(), Error> {
-        self.buffer.extend_from_slice(rows);
-        match self.buffer.len() < BUFFER_BYTES {
-            true => Ok(()),
-            false => self.flush(),
-        }
+    /// Bytes of a row.
+    pub(super) fn row_bytes(&self) -> u64 {
+        (u64::from(self.columns) * self.element.bytes()).max(1)
     }
 
-    /// Writes what waits, and how many rows there are.
+    /// Appends whole rows to those that wait.
+    pub(super) fn append(&mut self, rows: &[u8]) {
+        self.waiting.extend_from_slice(rows);
+    }
+
+    /// Bytes that wait to be written.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len() - self.begun
+    }
+
+    /// Writes some of the rows that wait. The header does not tell of them yet.
     ///
     /// # Errors
-    /// As [`Array::append`].
-    pub(super) fn flush(&mut self) -> Result<(), Error> {
-        if self.buffer.is_empty() {
-            return Ok(());
+    /// What the system says. What was written before is counted.
+    pub(super) fn write(&mut self, rows: u64) -> Result<(), Refused> {
+        let piece = self.waiting.get(self.begun..).unwrap_or_default();
+        let most = usize::try_from(rows.saturating_mul(self.row_bytes())).unwrap_or(usize::MAX);
+        let mut piece = piece.get(..most).unwrap_or(piece);
+        while !piece.is_empty() {
+            let at = self.header_bytes() + self.written;
+            let count = match self.file.write_at(piece, at) {
+                Ok(0) => return Err(self.refused(ErrorKind::WriteZero.into())),
+                Ok(count) => count,
+                Err(source) if source.kind() == ErrorKind::Interrupted => continue,
+                Err(source) => return Err(self.refused(source)),
+            };
+            self.begun += count;
+            self.written += count as u64;
+            piece = piece.get(count..).unwrap_or_default();
         }
-        let waiting = std::mem::take(&mut self.buffer);
-        let before = self.written;
-        self.written += waiting.len() as u64;
-        let at = self.header_bytes() + before;
-        let written = self.file.write_all_at(&waiting, at);
-        let written = written.and_then(|()| self.put_header());
-        self.buffer = waiting;
-        self.buffer.clear();
-        written.map_err(|source| {
-            self.written = before;
-            // What of this can be done is done: the error is told in any case.
-            let _ = self.file.set_len(at);
-            let _ = self.put_header();
-            wrong(&self.path, source)
-        })
+        if self.waiting() == 0 {
+            self.waiting.clear();
+            self.begun = 0;
+        }
+        Ok(())
+    }
+
+    /// Tells of all whole rows in the header.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn tell(&mut self) -> Result<(), Refused> {
+        let rows = self.written / self.row_bytes();
+        let whole = rows * self.row_bytes();
+        if whole != self.told {
+            self.put_header(rows)
+                .map_err(|source| self.refused(source))?;
+            self.told = whole;
+        }
+        Ok(())
+    }
+
+    /// Rows that the header tells of.
+    pub(super) fn rows(&self) -> u64 {
+        self.told / self.row_bytes()
+    }
+
+    /// Ends the file behind so many rows, of those that the header tells of; what waits is lost.
+    pub(super) fn end_at(&mut self, rows: u64) {
+        self.waiting.clear();
+        self.begun = 0;
+        self.written = self.told.min(rows * self.row_bytes());
+        // What of this can be done is done: why it ends is told in any case.
+        let _ = self.tell();
+        let _ = self.file.set_len(self.header_bytes() + self.told);
+    }
+
+    fn refused(&self, source: io::Error) -> Refused {
+        let path = self.path.clone();
+        Refused { path, source }
     }
 
     fn header_bytes(&self) -> u64 {
@@ -122,13 +174,12 @@ impl Array {
         }
     }
 
-    /// Writes the header, with the number of rows: it has room for any.
-    fn put_header(&self) -> io::Result<()> {
+    /// Writes the header, with a number of rows: it has room for any.
+    fn put_header(&self, rows: u64) -> io::Result<()> {
         if !self.is_numpy {
             return Ok(());
         }
-        let row = u64::from(self.columns) * self.element.bytes();
-        let header = header(self.element, self.written / row.max(1), self.columns);
+        let header = header(self.element, rows, self.columns);
         self.file.write_all_at(&header, 0)
     }
 }
@@ -151,18 +202,9 @@ fn header(element: Element, rows: u64, columns: u32) -> [u8; HEADER_BYTES] {
     header
 }
 
-fn wrong(path: &Path, source: io::Error) -> Error {
-    Error::File {
-        path: path.to_owned(),
-        source,
-    }
-}
-
 /// What a file begins with: the word, and version 1.0.
 const MAGIC: [u8; 8] = *b"\x93NUMPY\x01\x00";
 /// Bytes before the words of a header.
 const PREFIX_BYTES: usize = MAGIC.len() + 2;
 /// Bytes before the rows: a multiple of 64, with room for 20 digits of rows and 10 of columns.
 const HEADER_BYTES: usize = 128;
-/// Bytes that wait to be written together.
-const BUFFER_BYTES: usize = 1 << 20;

@@ -13,7 +13,8 @@ use super::error::Error;
 pub struct Records {
     /// Samples of 16 bits in every record, behind its header; 1 to 2^20.
     pub samples: u32,
-    /// How many bytes the header has, and where in it the record's number stands.
+    /// How many bytes the header has, and where in it the record's number stands. Numbers go round,
+    /// but for those of 64 bits, of which the last one, 2^64 - 1, is not taken.
     pub format: Format,
     /// What a sample stands for.
     pub conversion: Conversion,

@@ -9,6 +9,7 @@ use warpwire_gpu::executor::{IdlePolicy, Placement};
 use warpwire_nic::soft::{Dice, Impairments};
 use warpwire_ring::Location;
 
+use super::files::Arrays;
 use super::npy::{Array, Element};
 use super::*;
 use crate::file::PipelineFile;
@@ -91,30 +92,39 @@ impl Drop for Folder {
 #[test]
 fn arrays_are_read_back_after_every_flush() {
     let folder = Folder::new();
-    let path = folder.file("a.npy");
+    let (path, bare) = (folder.file("a.npy"), folder.file("bare.bin"));
     let text = path.display().to_string();
     std::fs::write(&path, [7; 5000]).expect("is written");
-    let mut array = Array::create(&path, Element::Float, 3).expect("is made");
+    let files = Files {
+        samples: Some(path),
+        headers: Some(bare.clone()),
+    };
+    let format = Format::new(2, 0, 2, ByteOrder::Big).expect("is one");
+    let records = Records {
+        samples: 3,
+        format,
+        ..records()
+    };
+    let mut arrays = Arrays::create(&files, &records).expect("are made");
     let empty = Npy::read(&text);
     assert_eq!((empty.kind.as_str(), empty.shape), ("<f4", [0, 3]));
     assert!(empty.bytes.is_empty(), "what was there is gone");
-    let mut all = Vec::new();
+    let (mut all, mut headers) = (Vec::new(), Vec::new());
     // The last ones are more than wait to be written.
     for rows in [1u32, 0, 5, 300_000] {
         let values = (0..rows * 3).map(|at| f32::from_bits(at * 977 + rows));
         let bytes: Vec<u8> = values.flat_map(f32::to_ne_bytes).collect();
-        array.append(&bytes).expect("is written");
+        let own: Vec<u8> = (0..rows).flat_map(|row| [row as u8, 3]).collect();
+        arrays.append(&own, &bytes).expect("is written");
         all.extend(bytes);
-        array.flush().expect("is written");
+        headers.extend(own);
+        arrays.flush().expect("is written");
+        assert_eq!(arrays.rows(), all.len() as u64 / 12);
         let found = Npy::read(&text);
         assert_eq!(found.shape, [all.len() as u64 / 12, 3]);
         assert!(found.bytes == all);
+        assert!(std::fs::read(&bare).expect("is there") == headers);
     }
-    let path = folder.file("bare.bin");
-    let mut array = Array::create(&path, Element::Byte, 2).expect("is made");
-    array.append(&[1, 2, 3, 4]).expect("is written");
-    array.flush().expect("is written");
-    assert_eq!(std::fs::read(&path).expect("is there"), [1, 2, 3, 4]);
 }
 
 #[test]

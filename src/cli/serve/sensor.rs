@@ -46,7 +46,8 @@ pub(super) struct Words {
     /// `sensor`: where in the header the number stands; at its beginning if absent
     #[arg(long, value_name = "OFFSET")]
     number_at: Option<u32>,
-    /// `sensor`: bytes of the number: 1, 2, 4 or 8; 8 if absent
+    /// `sensor`: bytes of the number: 1, 2, 4 or 8; 8 if absent. Numbers of 8 bytes do not go round:
+    /// a record numbered 2^64-1 is not taken
     #[arg(long, value_name = "BYTES")]
     number_bytes: Option<u32>,
     /// `sensor`: the least significant byte of numbers, lengths and samples comes first
@@ -203,9 +204,22 @@ fn failure(error: Error) -> Failure {
             field,
             problem,
             cure,
-        } => Failure::Words(format!("--{}: {problem}; {cure}", field.replace('_', "-"))),
+        } => {
+            let cure = as_options(&cure);
+            Failure::Words(format!("--{}: {problem}; {cure}", field.replace('_', "-")))
+        }
         error => error.into(),
     }
+}
+
+/// Words in which fields stand between backticks, with the options in their place.
+fn as_options(words: &str) -> String {
+    let parts = words.split('`').enumerate();
+    let parts = parts.map(|(place, part)| match place % 2 {
+        1 => format!("`--{}`", part.replace('_', "-")),
+        _ => part.to_owned(),
+    });
+    parts.collect()
 }
 
 fn streams(

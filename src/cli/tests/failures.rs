@@ -133,6 +133,70 @@ fn a_file_that_cannot_be_written_to_its_end_is_named() {
     }
 }
 
+/// A capture of datagrams: a record each of 16 bytes of header, its number first, and 8 samples.
+fn records(numbers: impl Iterator<Item = u64>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, Format::Pcap).expect("can be written");
+    for number in numbers {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 8, 0];
+        // 60 bytes of UDP over IPv4, 40 of them behind its header, without a sum of their own.
+        let ip = [0x45, 0, 0, 60, 0, 0, 0, 0, 64, 17, 0x66, 0xa8];
+        frame.extend(ip.iter().chain(&[10, 0, 0, 9, 10, 0, 0, 1]));
+        frame.extend([15, 160, 19, 136, 0, 40, 0, 0]);
+        frame.extend(number.to_be_bytes().iter().chain(&[7; 24]));
+        writer
+            .write(number * 20_000, &frame)
+            .expect("can be written");
+    }
+    bytes
+}
+
+#[test]
+fn files_of_rows_that_cannot_grow_keep_what_was_written_whole() {
+    const LIMIT: u64 = 64 * 512;
+    let folder = Folder::new();
+    // Some are missing before the limit of the files, and some behind.
+    let is_there = |number: &u64| !matches!(number, 100..110 | 1015..1025 | 2000..2005);
+    folder.holding("in.pcap", records((0..3000).filter(is_there)));
+    let script = "trap '' XFSZ; ulimit -f 64; exec \"$0\" run p.toml --json";
+    let stage = "[[receive.stage]]\ndo = \"gather\"\nsamples = 8\nfirst = 0\nrows = 4096\n";
+    let samples = "rows_to = \"s.npy\"\n";
+    for (headers, name) in [("", ""), ("headers_to = \"h.npy\"\n", "h.npy")] {
+        folder.holding("p.toml", playing("") + stage + samples + headers);
+        let output = Command::new("sh")
+            .args(["-c", script, env!("CARGO_BIN_EXE_warpwire")])
+            .current_dir(&folder.0)
+            .output()
+            .expect("a shell is there");
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        // A row of samples has 32 bytes, and the header of the file 128.
+        let rows = (LIMIT - 128) / 32;
+        let want = format!("the file has the first {rows} rows, not all");
+        assert!(errors.contains("File too large"), "{errors}");
+        assert!(
+            errors.contains("s.npy") && errors.contains(&want),
+            "{errors}"
+        );
+        let report: Value = serde_json::from_slice(&output.stdout).expect("is JSON");
+        let gathered = &report["gathered"][0];
+        assert_eq!(gathered["rows"], rows, "{gathered}");
+        assert_eq!(gathered["missing_rows"], 10 + rows - 1015, "{gathered}");
+        let gaps = gathered["gap_list"].as_array().expect("is a list");
+        let last = gaps.last().expect("there are some");
+        assert_eq!(last["to_row"], rows, "{gathered}");
+        for (file, columns, row) in [("s.npy", 8, 32), (name, 16, 16)] {
+            if file.is_empty() {
+                continue;
+            }
+            let bytes = folder.read(file);
+            assert_eq!(bytes.len() as u64, 128 + rows * row, "{file}");
+            let shape = format!("({rows}, {columns})");
+            assert!(text(&bytes[10..128]).contains(&shape), "{file}");
+        }
+    }
+}
+
 #[test]
 fn no_file_is_overwritten_that_is_read_or_written_twice() {
     let folder = Folder::new();

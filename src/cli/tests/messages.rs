@@ -466,3 +466,35 @@ fn a_file_whose_sender_is_gone_is_not_whole() {
     assert_eq!(server.status.code(), Some(1), "{}", text(&server));
     assert!(text(&server).contains("not all"), "{}", text(&server));
 }
+
+#[test]
+fn a_file_that_cannot_grow_says_how_much_it_has() {
+    let folder = Folder::new("stream-full");
+    let [to, socket] = ["to", "socket"].map(|name| folder.file(name));
+    let end = |program: &str, first: &[&str], words: &[&str], role: &str| {
+        let mut command = Command::new(program);
+        command.args(first).arg("stream").args(words);
+        command.args(["--carrier", "rdma", "--addr", "127.0.0.1/8"]);
+        command.args(["--nic", &format!("memif:{socket}{role}")]);
+        command.args(["--wait", "30", "--patience", "10"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(Stdio::piped());
+        command.spawn().expect("the command can be started")
+    };
+    let warpwire = env!("CARGO_BIN_EXE_warpwire");
+    // No multiple of what comes at a time.
+    let script = "trap '' XFSZ; ulimit -f 2001; exec \"$0\" \"$@\"";
+    let words = ["recv", &to, "--port", "20178"];
+    let server = end("sh", &["-c", script, warpwire], &words, ",role=server");
+    let words = ["send", "/dev/zero", "--to", "127.0.0.1:20178"];
+    let mut client = end(warpwire, &[], &words, "");
+    let server = server.wait_with_output().expect("ends");
+    client.kill().expect("can be ended");
+    client.wait().expect("ends");
+    assert_eq!(server.status.code(), Some(1), "{}", text(&server));
+    let has = std::fs::metadata(&to).expect("is there").len();
+    assert_eq!(has, 2001 * 512);
+    let want = format!("has the first {has} bytes, not all");
+    let said = text(&server);
+    assert!(said.contains("too large") && said.contains(&want), "{said}");
+}

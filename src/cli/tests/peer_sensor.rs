@@ -420,7 +420,8 @@ fn what_cannot_be_served_is_named_before_anybody_sends() {
         (
             format!("{files} --samples 4 --header 4"),
             2,
-            "--number-at: the number",
+            "--number-at: the number does not lie within the header; write a longer `--header`, or \
+             a smaller `--number-at`",
         ),
         (
             format!("{files} --samples 4 --number-bytes 3"),
@@ -505,10 +506,15 @@ fn a_file_that_cannot_grow_ends_the_service_and_keeps_its_rows() {
         complaint.contains("s.npy") && complaint.contains("too large"),
         "{complaint}"
     );
-    assert!(of(&objects, "end").next().is_some(), "{objects:?}");
+    let end = of(&objects, "end").next().expect("has an end");
     let bytes = std::fs::read(scene.file("s.npy")).expect("is there");
     let words = String::from_utf8_lossy(&bytes[10..128]);
-    let rows = (bytes.len() - 128) / (SAMPLES * 4);
+    // All whole rows that there is room for.
+    let rows = ((1 << 19) - 128) / (SAMPLES * 4);
+    assert_eq!(bytes.len(), 128 + rows * SAMPLES * 4);
+    assert_eq!(end["rows"], rows, "{end}");
+    let want = format!("the file has the first {rows} rows, not all");
+    assert!(complaint.contains(&want), "{complaint}");
     assert!(
         words.contains(&format!("({rows}, {SAMPLES})")),
         "{words}: {} bytes",
