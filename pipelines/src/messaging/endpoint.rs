@@ -169,7 +169,7 @@ pub struct Endpoint {
 }
 
 /// MiB of memory that the machine has left, if it says so.
-fn left_mib() -> Option<u64> {
+pub(crate) fn left_mib() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
         .lines()

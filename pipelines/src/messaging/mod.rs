@@ -26,6 +26,7 @@ pub use capture::CaptureReport;
 pub use completed::{Completed, Message};
 pub use device::{Device, DeviceConfig, gid};
 pub(crate) use device::{MANAGEMENT_BYTES, route, words};
+pub(crate) use endpoint::left_mib;
 pub use endpoint::{Endpoint, EndpointConfig, Idle, MOST_WARPS};
 pub use error::Error;
 pub use fused::FusedEngine;

@@ -1,6 +1,6 @@
 //! What carries the streams of an endpoint, as the endpoint sees it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use warpwire_ring::Cause;
@@ -19,6 +19,11 @@ pub(super) trait Carriage: Send + Sync {
 
     /// Opens a stream: its place and generation. It may not be connected yet.
     fn connect(&self, to: SocketAddr, patience: Duration) -> Result<(u32, u32), Error>;
+
+    /// Whether there is a way to an address at all, without asking anybody.
+    fn check_way(&self, _to: IpAddr) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Goes on with the opening of a stream: its place and generation, once it has them. It may not
     /// be connected yet. Waits only where two ends meet before there is a stream.

@@ -22,6 +22,17 @@ pub enum Error {
         /// What it has to be.
         must: &'static str,
     },
+    /// Connections and their rings would take more memory than the machine has left.
+    #[error(
+        "`ring_bytes` and `open` want {need} MiB of memory in all, and the machine has {have} MiB \
+         left; make one of them smaller"
+    )]
+    TooMuch {
+        /// MiB that the endpoint takes.
+        need: u64,
+        /// MiB that are left.
+        have: u64,
+    },
     /// Addresses or routes that make no sense.
     #[error(transparent)]
     Slow(#[from] SlowError),

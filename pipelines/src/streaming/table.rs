@@ -18,6 +18,7 @@ use warpwire_protocols::tcp::{Config as TcpConfig, Listener as TcpListener, Secr
 use warpwire_ring::{DeviceAddress, Location};
 
 use super::driver;
+use super::error::Error;
 use super::places::Places;
 use super::settings::StreamConfig;
 use crate::copies::CopyRing;
@@ -277,6 +278,21 @@ const fn slot_bytes(mtu: u32) -> u32 {
     (COPY_AT + mtu + 14 + 8).next_multiple_of(128)
 }
 
+/// Refuses tables of so many engines that want more than so many MiB, if anybody knows how many
+/// there are.
+pub(super) fn check(
+    config: &StreamConfig,
+    engines: u32,
+    left_mib: Option<u64>,
+) -> Result<(), Error> {
+    let rings = u64::from(config.open) * 2 * u64::from(config.ring_bytes);
+    let need = (rings + bytes(config) as u64).saturating_mul(engines.into()) >> 20;
+    match left_mib {
+        Some(have) if need > have => Err(Error::TooMuch { need, have }),
+        _ => Ok(()),
+    }
+}
+
 /// Bytes of everything but the rings of streams, with room for alignment.
 fn bytes(config: &StreamConfig) -> usize {
     let place = size_of::<ConnectionBlock>() + 4 + 8 + 4;
@@ -301,3 +317,33 @@ const SLOW_FRAMES: u32 = 256;
 const INJECTED: u32 = 64;
 /// Segments of other pairs of rings that wait for an engine.
 const HANDED_OVER: u32 = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_the_machine_has_is_refused() {
+        let config = |open, ring_bytes| StreamConfig {
+            connections: open * 2,
+            open,
+            ring_bytes,
+            ..StreamConfig::new(Vec::new())
+        };
+        for (config, engines, left_mib, want) in [
+            (config(1 << 18, 1 << 30), 1, Some(1 << 20), true),
+            (config(1 << 18, 1 << 30), 62, Some(1 << 20), true),
+            (config(1 << 18, 1 << 30), 1, None, false),
+            // Rings of 1024 MiB, and what else an engine has.
+            (config(512, 1 << 20), 1, Some(1024), true),
+            (config(512, 1 << 20), 1, Some(1100), false),
+            (config(512, 1 << 20), 2, Some(1100), true),
+        ] {
+            let said = check(&config, engines, left_mib).map_err(|error| error.to_string());
+            assert_eq!(said.is_err(), want, "{said:?}");
+            if let Err(said) = said {
+                assert!(said.starts_with("`ring_bytes` and `open` want "), "{said}");
+            }
+        }
+    }
+}

@@ -5,7 +5,7 @@
     reason = "attaching carries the promise that all tables are live"
 )]
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
@@ -31,8 +31,8 @@ use super::error::Error;
 use super::places::Tables;
 use super::settings::StreamConfig;
 use super::slow::SlowCounters;
-use super::table::{Family, Table, address_words};
-use crate::messaging::Idle;
+use super::table::{self, Family, Table, address_words};
+use crate::messaging::{Idle, left_mib};
 use crate::runtime::{Kit, format_word};
 
 /// Engines of TCP: one for each pair of rings, or for each warp that owns connections.
@@ -97,6 +97,9 @@ impl Tcp {
         let queues = nic.queues();
         let format = queues.first().map(|rings| format_word(&rings.receive));
         let format = format.ok_or(NO_QUEUES)?.unwrap_or("unknown");
+        // Memory is there at once, all of it: who asked for too much would wait, or be killed.
+        let engines = queues.len() as u32 * driver::engines(config.warps);
+        table::check(config, engines, left_mib())?;
         let family = Family::lay_out(queues.len() as u32, config)?;
         let each = |rings| (0..family.each).map(move |_| rings);
         let rings = queues.iter().flat_map(each).zip(0..);
@@ -361,6 +364,11 @@ impl Carriage for Tcp {
             }
             (_, opened) => opened,
         }
+    }
+
+    fn check_way(&self, to: IpAddr) -> Result<(), Error> {
+        lock(&self.control).source(to)?;
+        Ok(())
     }
 
     fn open(&self, attempt: &mut Attempt) -> Result<Option<(u32, u32)>, Error> {

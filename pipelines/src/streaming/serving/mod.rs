@@ -73,7 +73,8 @@ impl Serving {
     /// Serves the streams of these listeners of an endpoint, by who calls [`Serving::step`].
     ///
     /// # Errors
-    /// [`Error::Used`], [`Error::Memory`], [`Error::Ended`] if device code refuses its memory.
+    /// [`Error::Used`], [`Error::Memory`], [`Error::Ended`] if device code refuses its memory;
+    /// [`Error::NoWay`] if there is none to where streams are spliced.
     pub fn start_fused(
         clock: &Clock,
         endpoint: &StreamEndpoint,
@@ -117,6 +118,9 @@ impl Serving {
         clock: &Clock,
         run: impl FnOnce(&Layout) -> Result<Run, Error>,
     ) -> Result<Self, Error> {
+        if let Application::Splice { to, .. } = &application {
+            endpoint.shared.carriage.check_way(to.ip())?;
+        }
         let news = endpoint.news().ok_or(Error::Used)?;
         let shared = Arc::clone(&endpoint.shared);
         let places = shared.table.connections();
