@@ -24,6 +24,8 @@ mod stages;
 mod station;
 mod stream;
 mod table;
+mod troubles;
+mod words;
 
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use warpwire_nic::xdp::Prefix;
 use warpwire_pipelines::streaming::{
-    Controller, InterfaceAddress, Route, StreamConfig, StreamDevice, TcpConfig,
+    Controller, Error, InterfaceAddress, Route, StreamConfig, StreamDevice, TcpConfig,
 };
 
 use super::Failure;
+use super::words::number;
 
 /// Words that say where.
 #[derive(clap::Args)]
@@ -25,10 +26,16 @@ pub(super) struct Station {
     #[arg(long = "gateway", value_name = "ADDRESS")]
     gateways: Vec<IpAddr>,
     /// Bytes of each of the two rings of a connection, a power of two
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 18, value_parser = ring)]
+    #[arg(
+        long, value_name = "BYTES", default_value_t = 1 << 18, allow_negative_numbers = true,
+        value_parser = ring
+    )]
     pub(super) ring: u32,
     /// Bytes of the largest IP packet; less where the NIC passes less
-    #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u16).range(576..))]
+    #[arg(
+        long, default_value_t = 9000, allow_negative_numbers = true,
+        value_parser = number(576, u16::MAX)
+    )]
     mtu: u16,
     /// Congestion control: `cubic`, or `fixed:MBIT`, which sends at so many Mbit/s of payload a
     /// connection, whatever is lost; for networks of which you know what they carry
@@ -36,7 +43,9 @@ pub(super) struct Station {
     congestion: Controller,
     /// Warps that serve each pair of queues together, 1 to 32: with several, one has the queues,
     /// and each other one has connections, as many at a time as one alone
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32))]
+    #[arg(
+        long, default_value_t = 1, allow_negative_numbers = true, value_parser = number(1u32, 32)
+    )]
     warps: u32,
 }
 
@@ -60,11 +69,22 @@ const MOST_MBIT: u64 = 1_000_000;
 const BYTES_OF_MBIT: u64 = 1_000_000 / 8;
 
 impl Station {
-    /// Opens the NIC, with an engine for so many connections at a time.
+    /// Opens the NIC, with an engine for as many connections at a time as `--connections` says.
     pub(super) fn open(
         &self,
         connections: u32,
         patience: Duration,
+    ) -> Result<StreamDevice, Failure> {
+        self.open_for(connections, patience, "--ring, --connections")
+    }
+
+    /// Opens the NIC, with an engine for so many connections at a time. `decided_by` names the
+    /// options that say how much memory they have.
+    pub(super) fn open_for(
+        &self,
+        connections: u32,
+        patience: Duration,
+        decided_by: &str,
     ) -> Result<StreamDevice, Failure> {
         self.check()?;
         let everywhere = |via: &IpAddr| Route {
@@ -94,7 +114,15 @@ impl Station {
             },
             ..StreamConfig::new(self.addresses.clone())
         };
-        Ok(StreamDevice::open(&self.nic, &config, patience)?)
+        StreamDevice::open(&self.nic, &config, patience).map_err(|error| match error {
+            Error::TooMuch { need, have } => Failure::Words(format!(
+                "{decided_by}: rings of {} bytes, two for each of {connections} connections of \
+                 an engine, want {need} MiB of memory in all, and the machine has {have} MiB left; \
+                 write less",
+                self.ring
+            )),
+            error => error.into(),
+        })
     }
 
     /// Words that say the same twice.

@@ -21,6 +21,8 @@ use super::live::{Connection, Figures, Note, Pulse, Telling};
 use super::rest::Rest;
 use super::signals::Heed;
 use super::station::Station;
+use super::troubles::Troubles;
+use super::words::{number, peer};
 
 /// Send or receive a file over TCP of our own, or over RDMA
 #[derive(clap::Args)]
@@ -36,7 +38,10 @@ enum Side {
         /// The file; what it held is lost once somebody has connected
         file: PathBuf,
         /// The port that is listened at, on all own addresses
-        #[arg(long, default_value_t = PORT, value_parser = clap::value_parser!(u16).range(1..))]
+        #[arg(
+            long, default_value_t = PORT, allow_negative_numbers = true,
+            value_parser = number(1u16, u16::MAX)
+        )]
         port: u16,
         #[command(flatten)]
         shared: Shared,
@@ -64,13 +69,13 @@ struct Shared {
     /// Longest wait for the other end to be there, in seconds
     #[arg(
         long, value_name = "SECONDS", default_value_t = 60,
-        value_parser = clap::value_parser!(u64).range(1..=LONGEST)
+        allow_negative_numbers = true, value_parser = number(1, LONGEST)
     )]
     wait: u64,
     /// Longest time in which no byte moves, in seconds
     #[arg(
         long, value_name = "SECONDS", default_value_t = 30,
-        value_parser = clap::value_parser!(u64).range(1..=LONGEST)
+        allow_negative_numbers = true, value_parser = number(1, LONGEST)
     )]
     patience: u64,
     #[command(flatten)]
@@ -104,7 +109,7 @@ impl Ground {
 impl Shared {
     fn open(&self, patience: Duration) -> Result<Ground, Failure> {
         if self.carrier == Carrier::Tcp {
-            let device = self.station.open(CONNECTIONS, patience)?;
+            let device = self.station.open_for(CONNECTIONS, patience, "--ring")?;
             return Ok(Ground::Tcp(Box::new(device)));
         }
         let config = RdmaConfig {
@@ -318,6 +323,8 @@ fn give(
 /// A transfer under way.
 struct Transfer<'a> {
     endpoint: &'a StreamEndpoint,
+    ground: &'a Ground,
+    troubles: Troubles,
     heed: &'a Heed,
     shared: &'a Shared,
     patience: Duration,
@@ -348,6 +355,8 @@ impl<'a> Transfer<'a> {
     fn begin(ground: &'a Ground, shared: &'a Shared, heed: &'a Heed) -> Self {
         Self {
             endpoint: ground.endpoint(),
+            ground,
+            troubles: Troubles::new(),
             heed,
             shared,
             patience: Duration::from_secs(shared.wait),
@@ -385,6 +394,9 @@ impl<'a> Transfer<'a> {
             }
             if !self.endpoint.is_running() {
                 return Err(Failure::Stream("the NIC or its peer is gone".to_owned()));
+            }
+            if let Ground::Tcp(device) = self.ground {
+                self.troubles.look(device).map_err(Failure::Stream)?;
             }
             self.tell_live(seen)?;
             for _ in 0..LOOK_PERIOD {
@@ -512,15 +524,6 @@ fn look_at(path: &Path) -> std::io::Result<()> {
         Some(folder) => std::fs::metadata(folder).map(drop),
         None => Ok(()),
     }
-}
-
-/// Where somebody listens, as it is written.
-fn peer(words: &str) -> Result<SocketAddr, String> {
-    let peer = words.parse().ok();
-    let peer = peer.filter(|peer: &SocketAddr| peer.port() > 0);
-    peer.ok_or_else(|| {
-        "write an IP address and a port, as in 192.0.2.9:5300 or [2001:db8::9]:5300".to_owned()
-    })
 }
 
 fn discard(stream: &mut Stream) -> Result<(), Error> {

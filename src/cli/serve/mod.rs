@@ -8,15 +8,17 @@ mod server;
 mod service;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use warpwire_pipelines::streaming::InterfaceAddress;
 use warpwire_pipelines::streaming::serving::{Application, Site};
+use warpwire_pipelines::streaming::{Error, InterfaceAddress};
 
 use super::live::Telling;
 use super::rest::Rest;
 use super::station::Station;
+use super::troubles::Troubles;
+use super::words::{number, peer};
 use super::{Failure, signals};
 use server::Server;
 use service::Service;
@@ -30,33 +32,50 @@ pub(super) struct Arguments {
     #[command(flatten)]
     station: Station,
     /// The port; the service's own if absent
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, allow_negative_numbers = true, value_parser = number(1u16, u16::MAX))]
     port: Option<u16>,
     /// Connections at a time
-    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 18))]
+    #[arg(
+        long, default_value_t = 512, allow_negative_numbers = true,
+        value_parser = number(1u32, 1 << 18)
+    )]
     connections: u32,
     /// `source`: bytes for each connection, then its end; without end if absent
-    #[arg(long, value_name = "COUNT")]
+    #[arg(
+        long, value_name = "COUNT", allow_negative_numbers = true,
+        value_parser = number(0, u64::MAX)
+    )]
     bytes: Option<u64>,
     /// `http`: the folder whose files are served; they are read into device memory once, at the
     /// beginning
     #[arg(long, value_name = "FOLDER", required_if_eq("service", "http"))]
     root: Option<PathBuf>,
     /// `http`: device memory that the files may have, in MiB; 1024 if absent
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    #[arg(
+        long, value_name = "MIB", allow_negative_numbers = true,
+        value_parser = number(1u64, 1 << 20)
+    )]
     memory: Option<u64>,
     /// `splice`: where each connection is joined to, such as 192.0.2.7:80
-    #[arg(long, value_name = "ADDRESS:PORT", required_if_eq("service", "splice"))]
+    #[arg(
+        long, value_name = "ADDRESS:PORT", required_if_eq("service", "splice"), value_parser = peer
+    )]
     to: Option<SocketAddr>,
     /// Serve by a kernel on so many threads beside the engine, not by turns with it in one thread
-    #[arg(long, value_name = "COUNT", value_parser = threads)]
+    #[arg(
+        long, value_name = "COUNT", allow_negative_numbers = true,
+        value_parser = number(1, MOST_THREADS)
+    )]
     threads: Option<usize>,
     #[command(flatten)]
     sensor: sensor::Words,
     #[command(flatten)]
     telling: Telling,
     /// Stop after so many seconds
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(
+        long, value_name = "SECONDS", allow_negative_numbers = true,
+        value_parser = number(0, u64::MAX)
+    )]
     seconds: Option<u64>,
 }
 
@@ -93,7 +112,7 @@ impl Arguments {
             return wrong(word, "sensor");
         }
         match self.to {
-            Some(to) if to.port() == 0 || to.ip().is_unspecified() => {
+            Some(to) if to.ip().is_unspecified() => {
                 let words = format!("--to: nobody is at {to}; write one such as 192.0.2.7:80");
                 Err(Failure::Words(words))
             }
@@ -108,7 +127,7 @@ impl Arguments {
     /// What device code is to serve; none for iperf3 and sensors.
     fn application(&self) -> Result<Option<Application>, Failure> {
         let most = self.memory.unwrap_or(MEMORY_MIB) << 20;
-        let files = || self.root.as_deref().map(|root| Site::read(root, most));
+        let files = || self.root.as_deref().map(|root| site(root, most));
         Ok(match self.service {
             Service::Echo => Some(Application::Echo),
             Service::Discard => Some(Application::Discard),
@@ -123,11 +142,15 @@ impl Arguments {
     }
 }
 
-/// A number of threads.
-fn threads(words: &str) -> Result<usize, String> {
-    let count = words.parse().ok();
-    let count = count.filter(|count| (1..=MOST_THREADS).contains(count));
-    count.ok_or_else(|| format!("write a number of threads from 1 to {MOST_THREADS}"))
+/// The files of a folder, of so many bytes at most.
+fn site(root: &Path, most: u64) -> Result<Site, Failure> {
+    Site::read(root, most).map_err(|error| {
+        let options = match error {
+            Error::Large { .. } => "--root, --memory",
+            _ => "--root",
+        };
+        Failure::Serve(format!("{options}: {error}"))
+    })
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -136,6 +159,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.service == Service::Sensor {
         return sensor::run(arguments, &stop);
     }
+    // Nothing is there yet that would have to end well.
+    stop.end();
     let application = arguments.application()?;
     let site = match &application {
         Some(Application::Http(site)) => Some((site.files(), site.bytes())),
@@ -150,8 +175,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let listeners = arguments.station.addresses.iter().map(listen);
     let listeners = listeners.collect::<Result<_, _>>()?;
-    let mut server = Server::open(&device, listeners, application, arguments.threads)?;
+    let server = Server::open(&device, listeners, application, arguments.threads);
+    let mut server = server.map_err(|failure| match failure {
+        Failure::Streaming(Error::NoWay(error)) => Failure::Words(format!("--to: {error}")),
+        failure => failure,
+    })?;
     let telling = &arguments.telling;
+    stop.go_on();
     report::begin(telling, &device, server.addresses(), site)?;
     let started = Instant::now();
     let is_over = || {
@@ -160,24 +190,33 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let mut rest = Rest::default();
     let mut pulse = telling.pulse();
-    while !is_over() {
+    let mut troubles = Troubles::new();
+    let mut why = None;
+    while why.is_none() && !is_over() {
         // Clocks and signals need a look from time to time only.
         for _ in 0..LOOK_PERIOD {
             let busy = device.endpoint().step() | server.step()?;
             rest.after(busy);
         }
         telling.say_all(server.said())?;
-        if !device.endpoint().is_running() {
-            return Err(Failure::Serve(report::ended(&device)));
-        }
-        if let Some(why) = server.ended() {
-            return Err(Failure::Serve(why));
-        }
+        let is_running = device.endpoint().is_running();
+        why = troubles.look(&device).err();
+        why = why.or_else(|| (!is_running).then(|| report::ended(&device)));
+        why = why.or_else(|| server.ended());
         if let Some(since) = pulse.due() {
             telling.say_all(server.connections(&device, since)?)?;
         }
     }
-    let tally = server.end()?;
+    let elapsed = started.elapsed();
+    let tally = server.end();
+    if let Some(why) = why {
+        // What was served until then.
+        if let Ok(tally) = tally {
+            report::end(telling, &device, &tally, elapsed)?;
+        }
+        return Err(Failure::Serve(why));
+    }
+    let tally = tally?;
     // What is still to be said to peers.
     let until = Instant::now() + FAREWELL;
     while Instant::now() < until {

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use warpwire_nic::namespace;
 
@@ -41,9 +41,15 @@ impl Scene {
             far: format!("{base}f"),
             _turn: TURN.lock().unwrap_or_else(|broken| broken.into_inner()),
         };
-        let Self { near, far, .. } = &scene;
-        run(&format!("ip netns add {near}"));
-        run(&format!("ip netns add {far}"));
+        run(&format!("ip netns add {}", scene.near));
+        run(&format!("ip netns add {}", scene.far));
+        scene.link();
+        Some(scene)
+    }
+
+    /// Lays the pair, with addresses of Linux's at the near end.
+    fn link(&self) {
+        let Self { near, far, .. } = self;
         run(&format!(
             "ip link add v0 netns {near} type veth peer name v1 netns {far}"
         ));
@@ -57,7 +63,6 @@ impl Scene {
             run(&format!("ip -n {space} link set lo up"));
             run(&format!("ip -n {space} link set {link} up"));
         }
-        Some(scene)
     }
 
     /// Starts a service, and waits until it serves.
@@ -75,6 +80,7 @@ impl Scene {
             .args(["--addr", &format!("{OURS_6}/64")])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("the command can be started");
         let mut lines = BufReader::new(child.stdout.take().expect("is a pipe"));
@@ -82,7 +88,7 @@ impl Scene {
         while !line.starts_with("MTU") && !line.contains(r#""event":"serving""#) {
             line.clear();
             let count = lines.read_line(&mut line).expect("is text");
-            assert!(count > 0, "the command ended");
+            assert!(count > 0, "the command ended: {}", complaints(&mut child));
         }
         Served { child, lines }
     }
@@ -124,8 +130,24 @@ impl Served {
         let mut said = String::new();
         self.lines.read_to_string(&mut said).expect("is text");
         let ended = self.child.wait().expect("ends");
-        assert!(ended.success(), "{ended}: {said}");
+        let wrong = complaints(&mut self.child);
+        assert!(ended.success(), "{ended}: {said}{wrong}");
         said
+    }
+
+    /// How it ends by itself: its exit code, and what it said last, complaints behind the rest.
+    fn outcome(mut self) -> (Option<i32>, String) {
+        let until = Instant::now() + LIMIT;
+        let code = loop {
+            if let Some(status) = self.child.try_wait().expect("is a child") {
+                break status.code();
+            }
+            assert!(Instant::now() < until, "it goes on");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let mut said = String::new();
+        self.lines.read_to_string(&mut said).expect("is text");
+        (code, said + &complaints(&mut self.child))
     }
 }
 
@@ -134,6 +156,14 @@ impl Drop for Served {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What a child that ended had to complain about.
+fn complaints(child: &mut Child) -> String {
+    let mut wrong = String::new();
+    let mut pipe = child.stderr.take().expect("is a pipe");
+    pipe.read_to_string(&mut wrong).expect("is text");
+    wrong
 }
 
 fn run(words: &str) {
@@ -826,6 +856,95 @@ fn transfers_that_cannot_go_on_say_why() {
 }
 
 #[test]
+fn an_interface_that_is_removed_ends_what_serves_on_it() {
+    let Some(scene) = Scene::new("g") else { return };
+    let want = "the interface v1 was removed, or moved to another network namespace; bring it back";
+    let folder = Folder::new("gone");
+    let http = format!("http --root {}", folder.0.display());
+    for (number, (words, port)) in [
+        ("echo", None),
+        ("source", Some(19)),
+        ("source --threads 1", Some(19)),
+        ("discard --warps 2", Some(9)),
+        (&http, None),
+        ("splice --to 10.79.0.1:80", None),
+        ("iperf3", None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        if number > 0 {
+            scene.link();
+        }
+        let served = scene.serve(words);
+        let peer = port.map(|port| {
+            let mut peer = scene.connect(OURS, port);
+            match port {
+                19 => peer.read_exact(&mut [0; 100_000]).expect("comes"),
+                _ => peer.write_all(&text(100_000)).expect("is taken"),
+            }
+            peer
+        });
+        let removed = Instant::now();
+        run(&format!("ip -n {} link del v1", scene.far));
+        let (code, said) = served.outcome();
+        assert_eq!(code, Some(1), "{words}: {said}");
+        assert!(said.contains(want), "{words}: {said}");
+        assert!(said.contains(" connections, "), "{words}: {said}");
+        assert!(removed.elapsed() < LIMIT / 3, "{:?}", removed.elapsed());
+        drop(peer);
+    }
+    scene.link();
+    let to = folder.file("to");
+    let own = format!(
+        "--nic xdp:v1,netns={} --addr {OURS}/24 --addr {OURS_6}/64",
+        scene.far
+    );
+    let (receiver, mut linux) = receiver(&scene, &format!("recv {to} {own}"), OURS);
+    linux.write_all(b"a part").expect("goes on");
+    run(&format!("ip -n {} link del v1", scene.far));
+    let (well, said) = ended(receiver);
+    assert!(!well && said.contains(want), "{said}");
+    assert!(said.contains("not all"), "{said}");
+}
+
+#[test]
+fn memory_and_targets_that_cannot_be_are_refused_at_once() {
+    let Some(scene) = Scene::new("m") else { return };
+    let nic = format!("xdp:v1,netns={}", scene.far);
+    for (words, want) in [
+        (
+            "echo --ring 1073741824 --connections 262144",
+            "--ring, --connections: rings of 1073741824 bytes",
+        ),
+        (
+            "splice --to 10.79.0.2:80",
+            "--to: 10.79.0.2 is not the address of one other host",
+        ),
+        (
+            "splice --to [fd79::1]:80",
+            "--to: no route to fd79::1: it is in no own network",
+        ),
+        (
+            "splice --threads 1 --to 10.1.2.3:80",
+            "--to: no route to 10.1.2.3",
+        ),
+    ] {
+        let begun = Instant::now();
+        let output = Command::new(env!("CARGO_BIN_EXE_warpwire"))
+            .args(["serve", "--nic", &nic, "--addr", &format!("{OURS}/24")])
+            .args(words.split_whitespace())
+            .output()
+            .expect("the command can be started");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(want), "{words}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{words}: {said}");
+        // Tables of so many connections would take longer.
+        assert!(begun.elapsed() < LIMIT / 6, "{:?}", begun.elapsed());
+    }
+}
+
+#[test]
 fn addresses_and_interfaces_that_others_have_are_refused() {
     let Some(scene) = Scene::new("o") else { return };
     let nic = format!("xdp:v1,netns={}", scene.far);
@@ -851,7 +970,7 @@ fn addresses_and_interfaces_that_others_have_are_refused() {
     served.end();
 }
 
-/// Starts a receiver, and connects to it once it waits.
+/// Starts a receiver, and connects to it once it waits at both own addresses.
 fn receiver(scene: &Scene, words: &str, to: &str) -> (Child, TcpStream) {
     let mut child = stream(words);
     let mut out = child.stdout.take().expect("is a pipe");
@@ -908,7 +1027,32 @@ fn wrong_words_are_named() {
         ),
         (
             "stream recv /tmp/x --nic xdp:x --addr 10.0.0.1/24 --warps 33",
-            "'--warps <WARPS>': 33 is not in 1..=32",
+            "'--warps <WARPS>': write a number from 1 to 32",
+            2,
+        ),
+        (
+            "serve echo --nic xdp:x --addr 10.0.0.1/24 --warps -1",
+            "'--warps <WARPS>': write a number from 1 to 32",
+            2,
+        ),
+        (
+            "serve echo --nic xdp:x --addr 10.0.0.1/24 --connections abc",
+            "'--connections <CONNECTIONS>': write a number from 1 to 262144",
+            2,
+        ),
+        (
+            "serve echo --nic xdp:x --addr 10.0.0.1/24 --ring -1",
+            "'--ring <BYTES>': write a power of two",
+            2,
+        ),
+        (
+            "serve echo --nic xdp:x --addr 10.0.0.1/24 --seconds -5",
+            "'--seconds <SECONDS>': write a number from 0 to",
+            2,
+        ),
+        (
+            "stream recv /tmp/x --nic xdp:x --addr 10.0.0.1/24 --wait -5",
+            "'--wait <SECONDS>': write a number from 1 to 1048576",
             2,
         ),
         (
@@ -938,7 +1082,7 @@ fn wrong_words_are_named() {
         ),
         (
             "serve echo --nic xdp:x --addr 10.0.0.1/24 --threads 0",
-            "threads from 1 to 64",
+            "'--threads <COUNT>': write a number from 1 to 64",
             2,
         ),
         (
@@ -952,8 +1096,13 @@ fn wrong_words_are_named() {
             2,
         ),
         (
+            "serve splice --nic xdp:x --addr 10.0.0.1/24 --to host.invalid:80",
+            "write an IP address and a port, as in 192.0.2.9:5300",
+            2,
+        ),
+        (
             "serve http --nic xdp:x --addr 10.0.0.1/24 --root /nothing/here",
-            "/nothing/here: No such file or directory",
+            "--root: /nothing/here: No such file or directory",
             1,
         ),
         (
