@@ -19,9 +19,9 @@ use super::tensors::Tensors;
 
 /// A sensor: tensors that device code fills, drained to files.
 ///
-/// After a file could not be written, rows are still given back, so that what is gathered is counted
-/// to the end; [`Gathering::finish`] says why. Rows and gaps that are told are then those of the
-/// files, which have the rows that came first, whole.
+/// After a file could not be written, rows are still given back, so that what is gathered is
+/// counted to the end; [`Gathering::finish`] says why. Rows and gaps that are told are then those
+/// of the files, which have the rows that came first, whole.
 #[derive(Debug)]
 pub struct Gathering {
     tensors: Tensors,

@@ -46,8 +46,8 @@ pub(super) struct Words {
     /// `sensor`: where in the header the number stands; at its beginning if absent
     #[arg(long, value_name = "OFFSET")]
     number_at: Option<u32>,
-    /// `sensor`: bytes of the number: 1, 2, 4 or 8; 8 if absent. Numbers of 8 bytes do not go round:
-    /// a record numbered 2^64-1 is not taken
+    /// `sensor`: bytes of the number: 1, 2, 4 or 8; 8 if absent. Numbers of 8 bytes do not go
+    /// round: a record numbered 2^64-1 is not taken
     #[arg(long, value_name = "BYTES")]
     number_bytes: Option<u32>,
     /// `sensor`: the least significant byte of numbers, lengths and samples comes first
