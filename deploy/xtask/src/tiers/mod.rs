@@ -70,8 +70,8 @@ impl Tier {
             Self::Structure => 15,
             Self::Unit => 440,
             Self::Docs => 15,
-            Self::Ptx => 760,
-            Self::Virtual => 250,
+            Self::Ptx => 650,
+            Self::Virtual => 360,
             Self::Peers => 205,
             Self::Interop => 550,
         })
