@@ -119,46 +119,44 @@ impl Connection {
     /// As it is so long after the beginning; none if it is not there any more.
     pub(super) fn now(stream: &Stream, since: Duration) -> Option<Self> {
         let ends = (stream.local(), stream.peer());
-        let figures = stream.figures().ok()?;
-        Some(Self::of(
+        Self::of(
             since,
             ends,
-            stream.state().ok()?,
+            stream.state(),
             stream.moved(),
-            &figures,
-        ))
+            stream.figures(),
+        )
     }
 
     /// One that device code has.
     pub(super) fn served(stream: &Glimpse, since: Duration) -> Option<Self> {
         let ends = (stream.local(), stream.peer());
-        let figures = stream.figures().ok()?;
-        Some(Self::of(
+        Self::of(
             since,
             ends,
-            stream.state().ok()?,
+            stream.state(),
             stream.moved(),
-            &figures,
-        ))
+            stream.figures(),
+        )
     }
 
     fn of(
         since: Duration,
         (local, peer): (SocketAddr, SocketAddr),
-        state: State,
+        state: Result<State, streaming::Error>,
         (came_bytes, left_bytes): (u64, u64),
-        figures: &streaming::Figures,
-    ) -> Self {
-        Self {
+        figures: Result<streaming::Figures, streaming::Error>,
+    ) -> Option<Self> {
+        Some(Self {
             event: "connection",
             seconds: since.as_secs_f64(),
             local,
             peer,
-            state: format!("{state:?}"),
+            state: format!("{:?}", state.ok()?),
             came_bytes,
             left_bytes,
-            figures: Figures::of(figures),
-        }
+            figures: Figures::of(&figures.ok()?),
+        })
     }
 }
 
