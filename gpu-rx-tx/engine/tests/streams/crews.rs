@@ -78,20 +78,13 @@ fn check<W: Wire>(warps: [u32; 2], seed: u64, count: u16, amount: usize, faults:
 /// Of each owner.
 const PLACES: u32 = 256;
 
-const NONE: Faults = Faults {
-    loss: 0,
-    doubles: 0,
-    reorders: 0,
-    corrupts: 0,
-};
-
 #[test]
 fn each_connection_is_its_owners_over_every_format() {
-    check::<Memif<Client>>([2, 2], 1, 24, 40_000, NONE);
-    check::<Memif<Server>>([3, 1], 2, 24, 40_000, NONE);
-    check::<Xdp>([1, 3], 3, 24, 40_000, NONE);
-    check::<Mlx5<1>>([4, 4], 4, 24, 40_000, NONE);
-    check::<Mlx5<4>>([4, 2], 5, 24, 40_000, NONE);
+    check::<Memif<Client>>([2, 2], 1, 24, 40_000, Faults::NONE);
+    check::<Memif<Server>>([3, 1], 2, 24, 40_000, Faults::NONE);
+    check::<Xdp>([1, 3], 3, 24, 40_000, Faults::NONE);
+    check::<Mlx5<1>>([4, 4], 4, 24, 40_000, Faults::NONE);
+    check::<Mlx5<4>>([4, 2], 5, 24, 40_000, Faults::NONE);
 }
 
 #[test]
@@ -142,7 +135,7 @@ fn a_crew_without_its_board_or_its_tables_is_refused() {
 
 #[test]
 fn as_many_warps_as_there_may_be() {
-    check::<Memif<Client>>([32, 1], 1, 250, 1_000, NONE);
+    check::<Memif<Client>>([32, 1], 1, 250, 1_000, Faults::NONE);
 }
 
 #[test]

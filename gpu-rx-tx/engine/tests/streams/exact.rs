@@ -112,27 +112,20 @@ fn check_crew<W: Wire>(warps: u32, seed: u64, count: usize, faults: Faults, is_i
     }
 }
 
-const NONE: Faults = Faults {
-    loss: 0,
-    doubles: 0,
-    reorders: 0,
-    corrupts: 0,
-};
-
 #[test]
 fn a_mebibyte_each_way_over_every_format() {
-    check::<Memif<Client>>(1, 1 << 20, NONE, false);
-    check::<Memif<Server>>(2, 1 << 20, NONE, false);
-    check::<Xdp>(3, 1 << 20, NONE, false);
-    check::<Mlx5<1>>(4, 1 << 20, NONE, false);
-    check::<Mlx5<4>>(5, 1 << 20, NONE, true);
-    check::<Memif<Client>>(6, 1 << 20, NONE, true);
+    check::<Memif<Client>>(1, 1 << 20, Faults::NONE, false);
+    check::<Memif<Server>>(2, 1 << 20, Faults::NONE, false);
+    check::<Xdp>(3, 1 << 20, Faults::NONE, false);
+    check::<Mlx5<1>>(4, 1 << 20, Faults::NONE, false);
+    check::<Mlx5<4>>(5, 1 << 20, Faults::NONE, true);
+    check::<Memif<Client>>(6, 1 << 20, Faults::NONE, true);
 }
 
 #[test]
 fn few_bytes_and_none() {
     for (seed, count) in [(1, 0), (2, 1), (3, 1459), (4, 1460), (5, 1461), (6, 65_536)] {
-        check::<Memif<Client>>(seed, count, NONE, false);
+        check::<Memif<Client>>(seed, count, Faults::NONE, false);
     }
 }
 

@@ -14,6 +14,15 @@ pub(crate) struct Faults {
     pub(crate) corrupts: u64,
 }
 
+impl Faults {
+    pub(crate) const NONE: Self = Self {
+        loss: 0,
+        doubles: 0,
+        reorders: 0,
+        corrupts: 0,
+    };
+}
+
 /// Two ends and the frames between them.
 pub(crate) struct Net<W> {
     pub(crate) ends: [End<W>; 2],
