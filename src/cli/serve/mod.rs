@@ -37,7 +37,7 @@ pub(super) struct Arguments {
     /// Connections at a time
     #[arg(
         long, default_value_t = 512, allow_negative_numbers = true,
-        value_parser = number(1u32, 1 << 18)
+        value_parser = number(1, MOST_CONNECTIONS)
     )]
     connections: u32,
     /// `source`: bytes for each connection, then its end; without end if absent
@@ -110,6 +110,11 @@ impl Arguments {
             && self.service != Service::Sensor
         {
             return wrong(word, "sensor");
+        }
+        if self.connections.saturating_mul(self.service.each()) > MOST_CONNECTIONS {
+            let most = MOST_CONNECTIONS / self.service.each();
+            let words = format!("--connections: each is two streams here; write at most {most}");
+            return Err(Failure::Words(words));
         }
         match self.to {
             Some(to) if to.ip().is_unspecified() => {
@@ -227,6 +232,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Device memory that files may have, in MiB.
 const MEMORY_MIB: u64 = 1024;
+/// Streams at a time.
+const MOST_CONNECTIONS: u32 = 1 << 18;
 /// Threads that a kernel may have.
 const MOST_THREADS: usize = 64;
 /// How long the NIC and the engine may take to begin.

@@ -24,6 +24,7 @@ use super::super::live::Telling;
 use super::super::rest::Rest;
 use super::super::signals::Heed;
 use super::super::table::count;
+use super::super::troubles::Troubles;
 use super::{Arguments, FAREWELL, LOOK_PERIOD, PATIENCE, report};
 
 /// Words of `serve sensor` alone. Fields have the names of those of a stage `gather`.
@@ -264,14 +265,16 @@ fn streams(
     let mut rest = Rest::default();
     let mut pulse = telling.pulse();
     let mut told = 0;
-    while !is_over() && !intake.is_finished() {
+    let mut troubles = Troubles::new();
+    let mut why = None;
+    while why.is_none() && !is_over() && !intake.is_finished() {
         for _ in 0..LOOK_PERIOD {
             let busy = endpoint.step() | intake.gathering().drain();
             rest.after(busy);
         }
-        if !endpoint.is_running() {
-            return Err(Failure::Serve(report::ended(&device)));
-        }
+        let is_running = endpoint.is_running();
+        why = troubles.look(&device).err();
+        why = why.or_else(|| (!is_running).then(|| report::ended(&device)));
         let gathering = intake.gathering();
         if gathering.is_full() || gathering.failure().is_some() {
             break;
@@ -306,7 +309,8 @@ fn streams(
         streams: Some(Streams::of(&counters)),
         lost: lost.map(|(why, count)| (why.to_owned(), count)).collect(),
     })?;
-    Ok(written?)
+    written?;
+    why.map_or(Ok(()), |why| Err(Failure::Serve(why)))
 }
 
 fn datagrams(
