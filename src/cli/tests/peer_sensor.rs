@@ -2,68 +2,37 @@
 //! own: over TCP, and over UDP with records lost, doubled, short and in the wrong order. Needs
 //! root.
 
+mod veth;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::Mutex;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 use warpwire_nic::namespace;
 use warpwire_nic::soft::Dice;
 
+use veth::{Veth, run};
+
 const OURS: &str = "10.80.0.2";
 const OURS_6: &str = "fd80::2";
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// One scene at a time: each wants the whole machine.
-static TURN: Mutex<()> = Mutex::new(());
-
-/// Two namespaces with a veth pair between them; the near one is Linux's. And a folder.
+/// Two namespaces, the near one Linux's, and a folder.
 struct Scene {
-    near: String,
-    far: String,
+    veth: Veth,
     folder: PathBuf,
-    _turn: std::sync::MutexGuard<'static, ()>,
 }
 
 impl Scene {
     fn new(name: &str) -> Option<Self> {
-        if !warpwire_skip::is_root() {
-            warpwire_skip::installable("network namespaces need root");
-            return None;
-        }
-        for program in ["ip", "ping", "sysctl"] {
-            if !warpwire_skip::has_program(program) {
-                warpwire_skip::installable(format!("`{program}` is not there"));
-                return None;
-            }
-        }
         let base = format!("wwt{}{name}", std::process::id());
-        let scene = Self {
-            near: format!("{base}n"),
-            far: format!("{base}f"),
-            folder: std::env::temp_dir().join(&base),
-            _turn: TURN.lock().unwrap_or_else(|broken| broken.into_inner()),
-        };
-        std::fs::create_dir_all(&scene.folder).expect("is made");
-        let Self { near, far, .. } = &scene;
-        run(&format!("ip netns add {near}"));
-        run(&format!("ip netns add {far}"));
-        run(&format!(
-            "ip link add v0 netns {near} type veth peer name v1 netns {far}"
-        ));
-        run(&format!(
-            "ip netns exec {near} sysctl -qw net.ipv6.conf.v0.accept_dad=0"
-        ));
-        run(&format!("ip -n {near} addr add 10.80.0.1/24 dev v0"));
-        run(&format!("ip -n {near} addr add fd80::1/64 dev v0 nodad"));
-        for (space, link) in [(near, "v0"), (far, "v1")] {
-            run(&format!("ip -n {space} link set lo up"));
-            run(&format!("ip -n {space} link set {link} up"));
-        }
-        Some(scene)
+        let veth = Veth::new(&base, 80)?;
+        let folder = std::env::temp_dir().join(&base);
+        std::fs::create_dir_all(&folder).expect("is made");
+        Some(Self { veth, folder })
     }
 
     fn file(&self, name: &str) -> String {
@@ -72,7 +41,7 @@ impl Scene {
 
     /// The words that serve a sensor here.
     fn words(&self, words: &str) -> Vec<String> {
-        let nic = format!("xdp:v1,netns={}", self.far);
+        let nic = format!("xdp:v1,netns={}", self.veth.far);
         let common =
             format!("serve sensor --nic {nic} --addr {OURS}/24 --addr {OURS_6}/64 {words}");
         common.split_whitespace().map(str::to_owned).collect()
@@ -87,21 +56,21 @@ impl Scene {
 
     /// What Linux does.
     fn near<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
-        namespace::within(&self.near, what).expect("namespace")
+        namespace::within(&self.veth.near, what).expect("namespace")
     }
 
     /// A datagram more does not have to wait for who we are.
     fn meet(&self, address: &str) {
-        let words = format!("ip netns exec {} ping -q -c 1 -W 5 {address}", self.near);
+        let words = format!(
+            "ip netns exec {} ping -q -c 1 -W 5 {address}",
+            self.veth.near
+        );
         run(&words);
     }
 }
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        for space in [&self.near, &self.far] {
-            attempt(&format!("ip netns del {space}"));
-        }
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -155,18 +124,6 @@ impl Drop for Served {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn run(words: &str) {
-    let output = attempt(words);
-    let wrong = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words}: {wrong}");
-}
-
-fn attempt(words: &str) -> Output {
-    let mut parts = words.split_whitespace();
-    let program = parts.next().expect("a program");
-    Command::new(program).args(parts).output().expect(words)
 }
 
 const HEADER: usize = 16;
@@ -520,4 +477,23 @@ fn a_file_that_cannot_grow_ends_the_service_and_keeps_its_rows() {
         "{words}: {} bytes",
         bytes.len()
     );
+}
+
+#[test]
+fn an_interface_that_is_removed_ends_it() {
+    let Some(scene) = Scene::new("g") else { return };
+    let rows = scene.file("rows.npy");
+    // The time bounds a service that sees nothing.
+    let served = scene.serve(&format!(
+        "--samples {SAMPLES} --rows-to {rows} --seconds 20"
+    ));
+    run(&format!("ip -n {} link del v1", scene.veth.far));
+    let (said, code, complaint) = served.wait();
+    assert_eq!(code, Some(1), "{complaint}");
+    assert!(
+        complaint.contains("the interface v1 was removed"),
+        "{complaint}"
+    );
+    let end = said.last().expect("it reports");
+    assert_eq!(end["event"], "end", "{end}");
 }

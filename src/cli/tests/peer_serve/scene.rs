@@ -2,66 +2,25 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::ops::Deref;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use warpwire_nic::namespace;
+
+use crate::veth::{Veth, attempt, run};
 
 pub(crate) const OURS: &str = "10.79.0.2";
 pub(crate) const OURS_6: &str = "fd79::2";
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// One scene at a time: each wants the whole machine.
-static TURN: Mutex<()> = Mutex::new(());
-
 /// Two namespaces with a veth pair between them; the near one is Linux's.
-pub(crate) struct Scene {
-    pub(crate) near: String,
-    pub(crate) far: String,
-    _turn: std::sync::MutexGuard<'static, ()>,
-}
+pub(crate) struct Scene(Veth);
 
 impl Scene {
     pub(crate) fn new(name: &str) -> Option<Self> {
-        if !warpwire_skip::is_root() {
-            warpwire_skip::installable("network namespaces need root");
-            return None;
-        }
-        for program in ["ip", "ping", "sysctl"] {
-            if !warpwire_skip::has_program(program) {
-                warpwire_skip::installable(format!("`{program}` is not there"));
-                return None;
-            }
-        }
         let base = format!("wws{}{name}", std::process::id());
-        let scene = Self {
-            near: format!("{base}n"),
-            far: format!("{base}f"),
-            _turn: TURN.lock().unwrap_or_else(|broken| broken.into_inner()),
-        };
-        run(&format!("ip netns add {}", scene.near));
-        run(&format!("ip netns add {}", scene.far));
-        scene.link();
-        Some(scene)
-    }
-
-    /// Lays the pair, with addresses of Linux's at the near end.
-    pub(crate) fn link(&self) {
-        let Self { near, far, .. } = self;
-        run(&format!(
-            "ip link add v0 netns {near} type veth peer name v1 netns {far}"
-        ));
-        // Addresses of IPv6 are there at once, without being looked for first.
-        run(&format!(
-            "ip netns exec {near} sysctl -qw net.ipv6.conf.v0.accept_dad=0"
-        ));
-        run(&format!("ip -n {near} addr add 10.79.0.1/24 dev v0"));
-        run(&format!("ip -n {near} addr add fd79::1/64 dev v0 nodad"));
-        for (space, link) in [(near, "v0"), (far, "v1")] {
-            run(&format!("ip -n {space} link set lo up"));
-            run(&format!("ip -n {space} link set {link} up"));
-        }
+        Veth::new(&base, 79).map(Self)
     }
 
     /// Starts a service, and waits until it serves.
@@ -108,11 +67,11 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
-    fn drop(&mut self) {
-        for space in [&self.near, &self.far] {
-            attempt(&format!("ip netns del {space}"));
-        }
+impl Deref for Scene {
+    type Target = Veth;
+
+    fn deref(&self) -> &Veth {
+        &self.0
     }
 }
 
@@ -163,18 +122,6 @@ pub(crate) fn complaints(child: &mut Child) -> String {
     let mut pipe = child.stderr.take().expect("is a pipe");
     pipe.read_to_string(&mut wrong).expect("is text");
     wrong
-}
-
-pub(crate) fn run(words: &str) {
-    let output = attempt(words);
-    let wrong = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words}: {wrong}");
-}
-
-pub(crate) fn attempt(words: &str) -> Output {
-    let mut parts = words.split_whitespace();
-    let program = parts.next().expect("a program");
-    Command::new(program).args(parts).output().expect(words)
 }
 
 pub(crate) fn text(bytes: usize) -> Vec<u8> {
