@@ -4,11 +4,10 @@
 //! What must hold: no panic, no access outside of what the queue was given, no frame that lies
 //! elsewhere, no wait without end, and counters that add up.
 
-use warpwire_device::{Batch, Lease, Piece, Receiver, Scalar, Sender, Wait};
-use warpwire_ring::{Cause, DeviceAddress, Location};
+use warpwire_device::{Batch, Claim, Lease, Piece, Receiver, Scalar, Sender, Wait};
+use warpwire_ring::{Cause, DeviceAddress, Location, Post};
 
 use super::desk::{Desk, PAUSE_NS};
-use super::model::fill;
 use super::wires::{Pages, Span, Wire, area, put_bytes};
 
 /// What either side does.
@@ -299,20 +298,34 @@ impl<W: Wire> Stand<W> {
             let Some(claim) = self.sender.claim(simt, parts) else {
                 continue;
             };
-            for part in 0..parts {
-                if let Some(slot) = self.sender.slot(&claim, part) {
-                    self.within(&slot);
-                }
-            }
-            let has_room = (0..parts).all(|part| {
-                let slot = self.sender.slot(&claim, part);
-                slot.is_some_and(|slot| slot.length() >= 50)
-            });
-            if has_room {
-                let _ = fill(&mut self.sender, &claim, &vec![7; 50 * parts as usize], 50);
-            }
+            self.fill(&claim, parts);
         }
         self.publish(simt, need);
+    }
+
+    /// Writes the parts of a frame as far as the peer lets us: its buffers may lie over its own
+    /// descriptors, so that what is written into one takes the next away.
+    fn fill(&mut self, claim: &Claim, parts: u32) {
+        for part in 0..parts {
+            let Some(slot) = self.sender.slot(claim, part) else {
+                return;
+            };
+            self.within(&slot);
+            let fits = slot.length() as usize >= PART.len();
+            assert_eq!(slot.copy_in(0, &PART), fits, "copies what fits");
+            if !fits {
+                return;
+            }
+            let post = Post {
+                address: slot.address(),
+                length: PART.len() as u32,
+                part,
+                ..Post::default()
+            };
+            if self.sender.write(claim, &post).is_err() {
+                return;
+            }
+        }
     }
 
     fn reserve(&mut self, simt: &Scalar<'_>, need: u32) -> bool {
@@ -334,5 +347,7 @@ impl<W: Wire> Stand<W> {
     }
 }
 
+/// What every part that is sent holds.
+const PART: [u8; 50] = [7; 50];
 /// Bytes that frames are gathered into.
 const SCRATCH: u64 = 32 << 10;

@@ -102,10 +102,22 @@ mod check {
             survives::<W>(depth, start, &ops);
         });
     }
+
+    /// The buffer of the first slot is that of the second slot's descriptor, in memif's layout.
+    pub(crate) fn a_buffer_over_the_next_descriptor_is_survived<W: Wire>() {
+        let words = [0, 0, 50, 352];
+        let (frames, parts) = (1, 2);
+        let forged = Op::Forge {
+            receive: false,
+            words,
+        };
+        survives::<W>(4, STARTS[1], &[forged, Op::Send { frames, parts }]);
+    }
 }
 
 each! {
     receive_meets_a_naive_model,
     transmit_meets_a_naive_model,
     a_hostile_peer_is_survived,
+    a_buffer_over_the_next_descriptor_is_survived,
 }
