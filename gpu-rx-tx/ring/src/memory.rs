@@ -10,9 +10,12 @@
 //! the access's size.
 #![expect(unsafe_code, reason = "the one place where addresses become accesses")]
 
+mod sum;
+
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::address::DeviceAddress;
+pub use sum::sum;
 
 /// 16 bytes as four native words: the unit of aligned header loads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -212,84 +215,6 @@ pub unsafe fn copy(from: DeviceAddress, to: DeviceAddress, length: u32) {
     let (from, to) = (from.value() as *const u8, to.value() as *mut u8);
     // SAFETY: both live, unshared and apart, by the caller's promise.
     unsafe { core::ptr::copy_nonoverlapping(from, to, length as usize) }
-}
-
-/// The sum of the words of 32 bits from `from` on, as little-endian loads give them, in one pass;
-/// bytes that fill no word count as if zeros followed. With `to` they are copied there as well.
-///
-/// # Safety
-/// As [`copy`], for `from` and for `to` if there is one.
-#[inline(always)]
-pub unsafe fn sum(from: DeviceAddress, to: Option<DeviceAddress>, length: u32) -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    if avx2::get() {
-        // SAFETY: the processor has AVX2; the rest is the caller's promise.
-        return unsafe { sum_by_avx2(from, to, length) };
-    }
-    // SAFETY: passed on.
-    unsafe { sum_blocks::<32>(from, to, length) }
-}
-
-#[cfg(target_arch = "x86_64")]
-cpufeatures::new!(avx2, "avx2");
-
-/// [`sum`] for processors with vectors of 32 bytes.
-///
-/// # Safety
-/// As [`sum`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn sum_by_avx2(from: DeviceAddress, to: Option<DeviceAddress>, length: u32) -> u64 {
-    // SAFETY: passed on.
-    unsafe { sum_blocks::<64>(from, to, length) }
-}
-
-/// [`sum`] by blocks of so many bytes.
-///
-/// # Safety
-/// As [`sum`].
-#[inline(always)]
-unsafe fn sum_blocks<const BLOCK: usize>(
-    from: DeviceAddress,
-    to: Option<DeviceAddress>,
-    length: u32,
-) -> u64 {
-    let block = BLOCK as u64;
-    let load = |at: u64, count: u64| {
-        let mut bytes = [0; BLOCK];
-        let from = from.offset(at).value() as *const u8;
-        // SAFETY: `count` bytes, at most a block, lie there, by the caller's promise.
-        unsafe { core::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), count as usize) };
-        if let Some(to) = to {
-            let to = to.offset(at).value() as *mut u8;
-            // SAFETY: as many bytes of the destination, by the caller's promise.
-            unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, count as usize) };
-        }
-        bytes
-    };
-    // Words of 64 bits: their halves are summed apart, so that nothing carries.
-    let mut low = [0u64; 8];
-    let mut high = [0u64; 8];
-    let mut add = |bytes: [u8; BLOCK]| {
-        let words = bytes.as_chunks::<8>().0;
-        for ((low, high), word) in low.iter_mut().zip(&mut high).zip(words) {
-            let word = u64::from_le_bytes(*word);
-            *low = low.wrapping_add(word & 0xffff_ffff);
-            *high = high.wrapping_add(word >> 32);
-        }
-    };
-    let length = u64::from(length);
-    let whole = length / block * block;
-    let mut at = 0;
-    while at < whole {
-        add(load(at, block));
-        at += block;
-    }
-    if whole < length {
-        add(load(whole, length - whole));
-    }
-    let sums = low.iter().chain(&high);
-    sums.fold(0, |all, sum| all.wrapping_add(*sum))
 }
 
 /// Copies bytes out of shared memory into a local buffer.

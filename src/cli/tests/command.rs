@@ -158,6 +158,11 @@ fn exit_codes_say_who_is_to_blame() {
         (&["bench", "packets", "--against", "nobody"], 2, "testpmd"),
         (&bench("--rows=memif-transmit,fast"), 2, "is called `fast`"),
         (&bench("--rounds=0"), 2, "--rounds"),
+        (
+            &["bench", "streams", "--against=smoltcp", "--rows=memif"],
+            2,
+            "write --against linux,smoltcp",
+        ),
         (&bench("--seconds=0"), 2, "write seconds from 0.05 to 60"),
         (&bench("--others=hope"), 2, "outrank"),
     ];

@@ -88,6 +88,7 @@ fn every_kind_of_row_of_streams_is_measured_and_recorded() {
         return;
     }
     let rows = [
+        "engine-smoltcp-benchmark",
         "engine-1500-smoltcp",
         "engine-9000-smoltcp-unsummed",
         "xdp-send-smoltcp",

@@ -17,6 +17,7 @@ use super::row::{self, Need, Row, Sample, Side, Target, Unit};
 use super::setting::Setting;
 use crate::cli::Failure;
 use link::{Far, Offloads};
+use memory::Terms;
 
 /// Measure streams over TCP, against others in the same run
 ///
@@ -63,7 +64,13 @@ impl Against {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let chosen = row::choose(STREAMS, &arguments.rows).map_err(Failure::Bench)?;
     let wanted = |row: &&'static Row| arguments.against.iter().any(|one| one.is_of(row));
-    let rows = chosen.into_iter().filter(wanted).collect();
+    let rows: Vec<&'static Row> = chosen.into_iter().filter(wanted).collect();
+    if rows.is_empty() {
+        return Err(Failure::Words(
+            "--rows: none of them is against one of --against; write --against linux,smoltcp"
+                .to_owned(),
+        ));
+    }
     let all = Against::ALL.into_iter();
     let named = all.filter(|one| arguments.against.contains(one));
     let words: Vec<&str> = named.map(Against::word).collect();
@@ -103,6 +110,7 @@ type Measure = fn(&Setting, Side) -> Result<Sample, Error>;
 
 /// All rows, in the order of the table.
 pub(super) const STREAMS: &[Row] = &[
+    engine("engine-smoltcp-benchmark", BENCHMARK, as_published),
     engine("engine-1500-smoltcp", SUMMED, in_memory::<1500, true>),
     engine(
         "engine-1500-smoltcp-unsummed",
@@ -194,6 +202,8 @@ pub(super) const STREAMS: &[Row] = &[
 
 const SUMMED: &str = "smoltcp over its loopback, one thread, same MTU and buffers, with checksums";
 const UNSUMMED: &str = "smoltcp over its loopback as it is: same MTU and buffers, no checksums";
+const BENCHMARK: &str =
+    "smoltcp's loopback benchmark with the devices that it puts in between: same MTU and buffers";
 const OURS_SENDS: &str = "warpwire over AF_XDP on a veth pair, to Linux";
 const OURS_RECEIVES: &str = "warpwire over AF_XDP on a veth pair, from Linux";
 const LINUX_GSO: &str = "Linux to Linux over veth, GSO and GRO on";
@@ -272,11 +282,27 @@ fn in_memory<const MTU: u16, const IS_SUMMED: bool>(
     setting: &Setting,
     side: Side,
 ) -> Result<Sample, Error> {
+    let terms = Terms {
+        mtu: MTU,
+        buffer_bytes: RING_BYTES,
+        is_summed: IS_SUMMED,
+    };
     match side {
-        Side::Ours => memory::ours(setting, MTU),
+        Side::Ours => memory::ours(setting, terms),
         Side::Peer => {
             note_smoltcp(setting);
-            memory::smoltcp(setting, MTU, IS_SUMMED)
+            memory::smoltcp(setting, terms)
+        }
+    }
+}
+
+/// smoltcp as in its published benchmark, ours on the same terms.
+fn as_published(setting: &Setting, side: Side) -> Result<Sample, Error> {
+    match side {
+        Side::Ours => memory::ours(setting, memory::PUBLISHED),
+        Side::Peer => {
+            note_smoltcp(setting);
+            memory::smoltcp_as_published(setting)
         }
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn over_memif(setting: &Setting, mtu: u16, what: What) -> Result<Samp
         let server = &mut server;
         let near = scope.spawn(|| {
             pin(NEAR)?;
-            let device = StreamDevice::open(&nic("client"), &config(1, mtu), PATIENCE)?;
+            let device = StreamDevice::open(&nic("client"), &config(1, mtu, RING_BYTES), PATIENCE)?;
             server.serves(setting)?;
             let _first = setting.first(&[server.id()])?;
             call(setting, &device, what, &[Task::own(), server.task()])
@@ -85,8 +85,8 @@ pub(super) fn over_memif(setting: &Setting, mtu: u16, what: What) -> Result<Samp
     Ok(sample)
 }
 
-/// An end of ours whose address ends in this number.
-pub(super) fn config(number: u8, mtu: u16) -> StreamConfig {
+/// An end of ours whose address ends in this number, with so many bytes a ring.
+pub(super) fn config(number: u8, mtu: u16, ring_bytes: u32) -> StreamConfig {
     let own = streaming::InterfaceAddress {
         address: [10, 94, 0, number].into(),
         prefix: 24,
@@ -95,7 +95,7 @@ pub(super) fn config(number: u8, mtu: u16) -> StreamConfig {
         mtu,
         connections: 64,
         open: 16,
-        ring_bytes: RING_BYTES,
+        ring_bytes,
         ..StreamConfig::new(vec![own])
     }
 }
@@ -121,7 +121,7 @@ fn call(
             take_all(&mut stream)
         })?)),
         What::Receive | What::Greet => Ok(count::goodput(count::count(setting, tasks, || {
-            let count = match is_worth_writing(&stream)? {
+            let count = match is_worth_writing(&stream, RING_BYTES)? {
                 true => stream.write(&bytes)? as u64,
                 false => 0,
             };
@@ -156,9 +156,10 @@ pub(super) fn take_all(stream: &mut Stream) -> Result<u64, Error> {
     Ok(count as u64)
 }
 
-/// Whether there is room for more than a few segments: less is not worth the engine's attention.
-pub(super) fn is_worth_writing(stream: &Stream) -> Result<bool, Error> {
-    Ok(stream.unacknowledged()? <= RING_BYTES / 4 * 3)
+/// Whether a ring of so many bytes has room for more than a few segments: less is not worth the
+/// engine's attention.
+pub(super) fn is_worth_writing(stream: &Stream, ring_bytes: u32) -> Result<bool, Error> {
+    Ok(stream.unacknowledged()? <= ring_bytes / 4 * 3)
 }
 
 /// Bytes in front of an IP packet at most.

@@ -22,9 +22,9 @@ use super::count::Task;
 use super::link::FAR_ADDRESS;
 use super::{RING_BYTES, What};
 
-/// A socket with buffers like the rings of ours.
-pub(super) fn socket() -> Socket<'static> {
-    let buffer = || SocketBuffer::new(vec![0; RING_BYTES as usize]);
+/// A socket with buffers of so many bytes.
+pub(super) fn socket(buffer_bytes: u32) -> Socket<'static> {
+    let buffer = || SocketBuffer::new(vec![0; buffer_bytes as usize]);
     let mut socket = Socket::new(buffer(), buffer());
     socket.set_nagle_enabled(false);
     socket
@@ -54,7 +54,7 @@ pub(super) fn serve(
         let _ = addresses.push(IpCidr::new(FAR_ADDRESS.ip().into(), 24));
     });
     let mut sockets = SocketSet::new(Vec::new());
-    let handles = [(); SOCKETS].map(|()| sockets.add(socket()));
+    let handles = [(); SOCKETS].map(|()| sockets.add(socket(RING_BYTES)));
     let mut bytes = vec![0; RING_BYTES as usize];
     serve_all(&mut sockets, &handles, what, &mut bytes);
     // Nobody listens any more where the other side gave up.
