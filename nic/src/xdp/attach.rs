@@ -20,6 +20,19 @@ pub(super) struct Attached {
     pub(super) why: String,
 }
 
+/// Why an interface's driver runs no XDP, where the kernel says that it does not.
+fn no_native(interface: &Interface) -> String {
+    match interface.driver == VETH {
+        // The driver itself has it.
+        true => format!(
+            "{VETH} has native XDP only where an end has as many receive queues as its peer has \
+             transmit queues, and {} has {}",
+            interface.name, interface.receive_queues
+        ),
+        false => format!("driver {} has no native XDP", interface.driver),
+    }
+}
+
 impl Setup<'_> {
     pub(super) fn attach(&self, interface: &Interface, count: u32) -> Result<Attached, Error> {
         let map = bpf::create_socket_map(count.max(interface.receive_queues))
@@ -40,8 +53,15 @@ impl Setup<'_> {
             }
         }
         Err(refusal.unwrap_or_else(|| {
-            let missing = format!("the driver {} has no native XDP", interface.driver);
-            self.unavailable(missing, "write mode=generic".to_owned())
+            let cure = match interface.driver == VETH {
+                true => format!(
+                    "write mode=generic, or give {name} as many receive queues as its peer has \
+                     transmit queues: `ethtool -L {name} rx N`",
+                    name = interface.name
+                ),
+                false => "write mode=generic".to_owned(),
+            };
+            self.unavailable(no_native(interface), cure)
         }))
     }
 
@@ -58,7 +78,7 @@ impl Setup<'_> {
                 vec![native(format!("driver {driver} supports it"))]
             }
             (ModeWish::Automatic, Some(_)) => {
-                vec![generic(format!("driver {driver} has no native XDP"))]
+                vec![generic(no_native(interface))]
             }
             (ModeWish::Automatic, None) => vec![
                 native(format!("driver {driver} took it")),
@@ -114,3 +134,5 @@ impl Setup<'_> {
         }
     }
 }
+
+const VETH: &str = "veth";

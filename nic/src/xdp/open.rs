@@ -205,12 +205,8 @@ impl Setup<'_> {
             queues,
             arena: Arc::clone(&share.memory.arena),
         });
-        let watch = Watch::new(
-            self.spec.to_string(),
-            interface.name.clone(),
-            interface.index,
-        )
-        .map_err(|source| self.system("watch the interface", source, AGAIN))?;
+        let watch = Watch::new(self.spec.to_string(), &interface, count)
+            .map_err(|source| self.system("watch the interface", source, AGAIN))?;
         let proxy = Proxy::new(format!("{} kicks", self.spec), Arc::clone(&sockets));
         Ok(XdpNic {
             spec: self.spec.clone(),

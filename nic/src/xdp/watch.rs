@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::Error;
+use crate::interfaces::Interface;
 use crate::netlink::{Netlink, u32_at};
 use crate::trouble::{Severity, Trouble};
 
@@ -12,6 +13,8 @@ pub(super) struct Watch {
     nic: String,
     interface: String,
     index: u32,
+    /// Queues that are open, and those that the interface has.
+    queues: (u32, u32),
     state: Mutex<State>,
 }
 
@@ -31,12 +34,14 @@ struct Seen {
 }
 
 impl Watch {
-    /// Looks for the first time. Whoever has no carrier now does not lose it later.
-    pub(super) fn new(nic: String, interface: String, index: u32) -> std::io::Result<Self> {
+    /// Looks for the first time. Whoever has no carrier now does not lose it later. Of the queues
+    /// that `interface` has, so many are open.
+    pub(super) fn new(nic: String, interface: &Interface, open: u32) -> std::io::Result<Self> {
         let watch = Self {
             nic,
-            interface,
-            index,
+            interface: interface.name.clone(),
+            index: interface.index,
+            queues: (open, interface.receive_queues),
             state: Mutex::new(State {
                 netlink: Netlink::open(libc::NETLINK_ROUTE)?,
                 seen: Seen::default(),
@@ -50,7 +55,20 @@ impl Watch {
     pub(super) fn troubles(&self) -> Vec<Trouble> {
         let seen = self.look();
         let name = &self.interface;
+        let (open, there) = self.queues;
         let known = [
+            (
+                open < there,
+                Severity::Warning,
+                format!(
+                    "only {open} of the {there} receive queues of {name} are open: frames that \
+                     arrive on the others, whoever sent them, pass to the host"
+                ),
+                format!(
+                    "open them all, or run `ethtool -L {name} combined {open}` (where that is \
+                     not known, `ethtool -L {name} rx {open} tx {open}`) before"
+                ),
+            ),
             (
                 seen.is_gone,
                 Severity::Fatal,
@@ -142,11 +160,48 @@ mod tests {
     #[test]
     fn an_interface_that_is_not_there_is_gone() {
         for (name, index, want) in [("lo", 1, 0), ("none", u32::MAX >> 1, 1)] {
-            let watch = Watch::new(format!("xdp:{name}"), name.to_owned(), index).expect("opens");
+            let watch = Watch::new(format!("xdp:{name}"), &interface(name, index), 1);
+            let watch = watch.expect("opens");
             let troubles = watch.troubles();
             assert_eq!(troubles.len(), want, "{troubles:?}");
             let fatal = troubles.iter().all(|one| one.severity == Severity::Fatal);
             assert!(fatal, "{troubles:?}");
+        }
+    }
+    #[test]
+    fn queues_that_are_not_open_are_told() {
+        let there = Interface {
+            receive_queues: 4,
+            ..interface("lo", 1)
+        };
+        for (open, want) in [(4, 0), (1, 1)] {
+            let watch = Watch::new("xdp:lo".to_owned(), &there, open).expect("opens");
+            let troubles = watch.troubles();
+            assert_eq!(troubles.len(), want, "{troubles:?}");
+            for trouble in troubles {
+                assert_eq!(trouble.severity, Severity::Warning);
+                let words = trouble.error.to_string();
+                assert!(words.contains("1 of the 4 receive queues"), "{words}");
+                assert!(words.contains("ethtool -L lo combined 1"), "{words}");
+            }
+        }
+    }
+
+    fn interface(name: &str, index: u32) -> Interface {
+        Interface {
+            name: name.to_owned(),
+            index,
+            mac: [2, 0, 0, 0, 0, 1],
+            mtu: 1500,
+            ethernet: true,
+            up: true,
+            carrier: true,
+            driver: String::new(),
+            receive_queues: 1,
+            transmit_queues: 1,
+            default_route: false,
+            program: None,
+            native: None,
         }
     }
 }

@@ -395,6 +395,13 @@ fn refusals_name_what_and_cure() {
     refuse("v1", "", &["nothing is declared", "flow=udp/4791"]);
     run(&format!("ip -n {far} link set d0 up"));
     refuse("d0", "all,mode=native", &["no native XDP", "mode=generic"]);
+    let (few, more) = ("numtxqueues 1 numrxqueues 1", "numtxqueues 2 numrxqueues 1");
+    run(&format!(
+        "ip -n {far} link add w1 {few} type veth peer name w0 {more}"
+    ));
+    run(&format!("ip -n {far} link set w1 up"));
+    let queues = ["as many receive queues", "w1 has 1", "ethtool -L w1 rx N"];
+    refuse("w1", "all,mode=native", &queues);
     run(&format!("ip -n {far} route add default via {NEAR} dev v1"));
     refuse(
         "v1",
