@@ -159,9 +159,21 @@ impl Serving {
         self.listeners.iter().map(Listener::address).collect()
     }
 
-    /// What device code counted so far.
+    /// What was counted so far. Of splices, bytes of both streams: what came of one of them, of
+    /// either, left by the other.
     pub fn counters(&self) -> ServeCounters {
-        self.layout.counters()
+        let counters = self.layout.counters();
+        let ServeCounters { came, left, .. } = counters;
+        match self.splices {
+            None => counters,
+            // A turn counts one direction as what came and the other one as what left, by whose
+            // turn it is.
+            Some(_) => ServeCounters {
+                came: came + left,
+                left: came + left,
+                ..counters
+            },
+        }
     }
 
     /// How many streams were accepted and could not be spliced.
