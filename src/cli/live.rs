@@ -7,10 +7,11 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 use warpwire_pipelines::streaming::serving::Glimpse;
 use warpwire_pipelines::streaming::{self, State, Stream};
 
-use super::Failure;
+use super::{Failure, complain};
 
 /// Words that say what is told, and how.
 #[derive(clap::Args)]
@@ -49,6 +50,28 @@ impl Telling {
             }
         }
         Ok(out.flush()?)
+    }
+
+    /// Says what may pass: to people who look at errors, and in its turn to programs.
+    pub(super) fn warn(&self, words: &str) -> Result<(), Failure> {
+        complain(&words);
+        self.note_for_programs("warning", words)
+    }
+
+    /// Says to programs why the command ends early; people are told by who called it.
+    pub(super) fn ended<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
+        if let Err(failure) = &outcome {
+            // Whoever does not read any more hears of nothing.
+            let _ = self.note_for_programs("error", &failure.to_string());
+        }
+        outcome
+    }
+
+    fn note_for_programs(&self, event: &'static str, words: &str) -> Result<(), Failure> {
+        match self.json {
+            true => self.say(&Note::new(event, words.to_owned())),
+            false => Ok(()),
+        }
     }
 
     /// A clock that says when connections are to be told of.
@@ -222,8 +245,21 @@ impl fmt::Display for Figures {
 #[derive(Debug, Serialize)]
 pub(super) struct Note {
     /// What they are about.
-    pub(super) event: &'static str,
-    pub(super) text: String,
+    event: &'static str,
+    text: String,
+    /// What is in the words, for programs.
+    #[serde(flatten)]
+    facts: Map<String, Value>,
+}
+
+impl Note {
+    pub(super) fn new(event: &'static str, text: String) -> Self {
+        Self::with(event, text, Map::new())
+    }
+
+    pub(super) const fn with(event: &'static str, text: String, facts: Map<String, Value>) -> Self {
+        Self { event, text, facts }
+    }
 }
 
 impl fmt::Display for Note {

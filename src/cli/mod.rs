@@ -169,6 +169,11 @@ impl Failure {
                 ExitCode::from(2)
             }
             Self::Run(RunError::Files(_)) => ExitCode::from(2),
+            Self::Run(RunError::Sensor(error))
+                if matches!(**error, sensor::Error::Setting { .. }) =>
+            {
+                ExitCode::from(2)
+            }
             Self::Sensor(sensor::Error::Setting { .. } | sensor::Error::Pipeline(_)) => {
                 ExitCode::from(2)
             }

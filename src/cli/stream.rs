@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use serde_json::Map;
 use warpwire_pipelines::messaging;
 use warpwire_pipelines::streaming::slow::NoWay;
 use warpwire_pipelines::streaming::{
@@ -131,8 +132,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // Nothing is there yet that would have to end well.
     heed.end();
     match &arguments.side {
-        Side::Recv { file, port, shared } => receive(file, *port, shared, &heed),
-        Side::Send { file, to, shared } => send(file, *to, shared, &heed),
+        Side::Recv { file, port, shared } => {
+            let outcome = receive(file, *port, shared, &heed);
+            shared.telling.ended(outcome)
+        }
+        Side::Send { file, to, shared } => {
+            let outcome = send(file, *to, shared, &heed);
+            shared.telling.ended(outcome)
+        }
     }
 }
 
@@ -144,8 +151,9 @@ fn receive(path: &Path, port: u16, shared: &Shared, heed: &Heed) -> Result<(), F
     for own in &shared.station.addresses {
         let at = SocketAddr::new(own.address, port);
         listeners.push(ground.endpoint().listen(at, wait)?);
-        let (event, text) = ("waiting", format!("waiting at {at}"));
-        shared.telling.say(&Note { event, text })?;
+        let facts = [("address".to_owned(), at.to_string().into())];
+        let note = Note::with("waiting", format!("waiting at {at}"), Map::from_iter(facts));
+        shared.telling.say(&note)?;
     }
     let mut transfer = Transfer::begin(&ground, shared, heed);
     let stream = transfer.until("nobody connected", &mut listeners, |listeners| {
@@ -396,7 +404,10 @@ impl<'a> Transfer<'a> {
                 return Err(Failure::Stream("the NIC or its peer is gone".to_owned()));
             }
             if let Ground::Tcp(device) = self.ground {
-                self.troubles.look(device).map_err(Failure::Stream)?;
+                let why = self.troubles.look(device, &self.shared.telling)?;
+                if let Some(why) = why {
+                    return Err(Failure::Stream(why));
+                }
             }
             self.tell_live(seen)?;
             for _ in 0..LOOK_PERIOD {

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use warpwire_nic::Severity;
 use warpwire_pipelines::streaming::StreamDevice;
 
-use super::complain;
+use super::Failure;
+use super::live::Telling;
 
 /// Looks at a NIC from time to time.
 pub(super) struct Troubles {
@@ -22,27 +23,32 @@ impl Troubles {
         }
     }
 
-    /// Looks, if it is time to. Says once what may pass.
+    /// Looks, if it is time to. Says once what may pass; returns why nothing will pass the NIC any
+    /// more.
     ///
     /// # Errors
-    /// Why nothing will pass the NIC any more.
-    pub(super) fn look(&mut self, device: &StreamDevice) -> Result<(), String> {
+    /// Nobody hears what is said.
+    pub(super) fn look(
+        &mut self,
+        device: &StreamDevice,
+        telling: &Telling,
+    ) -> Result<Option<String>, Failure> {
         let now = Instant::now();
         if now < self.next {
-            return Ok(());
+            return Ok(None);
         }
         self.next = now + LOOK_PERIOD;
         for trouble in device.troubles() {
             let words = trouble.error.to_string();
             if trouble.severity == Severity::Fatal {
-                return Err(words);
+                return Ok(Some(words));
             }
             if !self.told.contains(&words) {
-                complain(&words);
+                telling.warn(&words)?;
                 self.told.push(words);
             }
         }
-        Ok(())
+        Ok(None)
     }
 }
 

@@ -9,7 +9,8 @@ use super::log::{self, Log};
 use crate::file::PipelineFile;
 use crate::report::GatherReport;
 use crate::runtime::Error;
-use crate::sensor::Gathering;
+use crate::sensor::{self, Gathering, Records};
+use warpwire_nic::Nic;
 
 /// The sensors of a run.
 pub(super) struct Gathers {
@@ -24,9 +25,11 @@ struct Gather {
 }
 
 impl Gathers {
-    /// Makes the files. Each has `most` rows at most, all if none.
+    /// Makes the files. Each has `most` rows at most, all if none. Refuses records that no frame
+    /// of their NIC has room for.
     pub(super) fn create(
         file: &PipelineFile,
+        nics: &[Box<dyn Nic>],
         records: Vec<GatherRecord>,
         most: Option<u64>,
     ) -> Result<Self, Error> {
@@ -40,6 +43,10 @@ impl Gathers {
             let Some(entry) = &stage.gather else {
                 continue;
             };
+            if let Some(nic) = nics.get(receive.nic) {
+                let name = log::name(file, receive.nic);
+                check(&name, nic.caps().max_frame_bytes, &entry.records)?;
+            }
             list.push(Gather {
                 nic: log::name(file, receive.nic),
                 stage: stage.name.clone(),
@@ -91,5 +98,56 @@ impl Gathers {
             }
         }
         self.reports()
+    }
+}
+
+/// A record is one datagram, and lies in one frame: fragments are not put together.
+fn check(nic: &str, frame_bytes: u32, records: &Records) -> Result<(), sensor::Error> {
+    let record = records.record_bytes();
+    let packet = record.saturating_add(HEADER_BYTES);
+    let most = frame_bytes.saturating_sub(ETHERNET_BYTES);
+    if packet <= most {
+        return Ok(());
+    }
+    Err(sensor::Error::Setting {
+        field: "samples",
+        problem: format!(
+            "a record of {record} bytes comes in a packet of {packet}, and NIC `{nic}` takes \
+             {most} bytes a packet: fragments are not put together"
+        ),
+        cure: "write fewer, or give the interface at both ends a larger MTU, and the NIC room for \
+               it"
+        .to_owned(),
+    })
+}
+
+/// Bytes of an Ethernet header with two tags.
+const ETHERNET_BYTES: u32 = 22;
+/// Bytes of the headers of IPv4 and UDP: the least in front of a record.
+const HEADER_BYTES: u32 = 28;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sensor::{ByteOrder, Conversion, Format};
+
+    #[test]
+    fn records_longer_than_a_frame_are_refused() {
+        let records = |samples| {
+            let format = Format::new(16, 0, 8, ByteOrder::Big).expect("a format");
+            let conversion = Conversion {
+                scale: 1.0,
+                offset: 0.0,
+                order: ByteOrder::Big,
+            };
+            Records::new(samples, format, conversion)
+        };
+        // 16 + 2 * 728 + 28 = 1500.
+        assert!(check("a", 1522, &records(728)).is_ok());
+        let refused = check("a", 1522, &records(729)).expect_err("too long");
+        let refused = refused.to_string();
+        assert!(refused.contains("samples"), "{refused}");
+        assert!(refused.contains("1502"), "{refused}");
+        assert!(refused.contains("1500 bytes a packet"), "{refused}");
     }
 }

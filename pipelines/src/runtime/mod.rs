@@ -219,7 +219,7 @@ impl<'f> Runtime<'f> {
             .iter_mut()
             .flat_map(|layout| std::mem::take(&mut layout.gathers))
             .collect();
-        let gathers = Gathers::create(file, tensors, settings.rows)?;
+        let gathers = Gathers::create(file, &open.nics, tensors, settings.rows)?;
         for service in services {
             executor.add_service(service, Placement::Any)?;
         }

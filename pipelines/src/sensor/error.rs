@@ -48,7 +48,11 @@ pub enum Error {
         source: std::io::Error,
     },
     /// Streams come over several pairs of queues, and a gatherer reads those of one.
-    #[error("{queues} pairs of queues: records are gathered from one; open the NIC with queues=1")]
+    #[error(
+        "{queues} pairs of queues: records are gathered from one; run `ethtool -L IFACE combined \
+         1` (where that is not known, `ethtool -L IFACE rx 1 tx 1`), so that all frames arrive at \
+         one; queues=1 alone would leave those of the others to the host"
+    )]
     Queues {
         /// How many there are.
         queues: usize,

@@ -159,6 +159,10 @@ fn site(root: &Path, most: u64) -> Result<Site, Failure> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.telling.ended(serve(arguments))
+}
+
+fn serve(arguments: &Arguments) -> Result<(), Failure> {
     let stop = signals::Heed::begin()?;
     arguments.check()?;
     if arguments.service == Service::Sensor {
@@ -205,7 +209,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         telling.say_all(server.said())?;
         let is_running = device.endpoint().is_running();
-        why = troubles.look(&device).err();
+        why = troubles.look(&device, telling)?;
         why = why.or_else(|| (!is_running).then(|| report::ended(&device)));
         why = why.or_else(|| server.ended());
         if let Some(since) = pulse.due() {

@@ -11,7 +11,7 @@ use warpwire_gpu::CpuExecutor;
 use warpwire_gpu::executor::{IdlePolicy, Placement};
 use warpwire_nic::Patience;
 use warpwire_pipelines::report::Report;
-use warpwire_pipelines::runtime::Settings;
+use warpwire_pipelines::runtime::{Error as RunError, Settings};
 use warpwire_pipelines::sensor::{
     self, ByteOrder, Conversion, Error, Figures, Files, Format, Framing, Gap, Gathering, Intake,
     IntakeCounters, Records, Site,
@@ -273,7 +273,7 @@ fn streams(
             rest.after(busy);
         }
         let is_running = endpoint.is_running();
-        why = troubles.look(&device).err();
+        why = troubles.look(&device, telling)?;
         why = why.or_else(|| (!is_running).then(|| report::ended(&device)));
         let gathering = intake.gathering();
         if gathering.is_full() || gathering.failure().is_some() {
@@ -336,7 +336,11 @@ fn datagrams(
         stop: Some(&stop),
         until: Instant::now().checked_add(PATIENCE),
     };
-    let mut runtime = Runtime::start_within(&file, &kit, settings, patience)?;
+    let runtime = Runtime::start_within(&file, &kit, settings, patience);
+    let mut runtime = runtime.map_err(|error| match error {
+        RunError::Sensor(error) => failure(*error),
+        error => error.into(),
+    })?;
     let telling = &arguments.telling;
     let own = site.addresses.iter();
     telling.say(&Beginning {
@@ -350,20 +354,18 @@ fn datagrams(
     })?;
     let limit = arguments.seconds.map(Duration::from_secs);
     let mut pulse = telling.pulse();
-    let (mut told, mut unsaid) = (0, None);
+    let (mut told, mut warned, mut unsaid) = (0, 0, None);
     runtime.run(limit, &stop, |runtime| {
-        let Some(since) = pulse.due() else {
-            return;
-        };
-        for gathered in runtime.gathered() {
-            let said = tell(
-                telling,
-                since,
-                gathered.figures,
-                &gathered.gap_list,
-                &mut told,
-            );
-            unsaid = unsaid.take().or(said.err());
+        for warning in runtime.warnings().iter().skip(warned) {
+            unsaid = unsaid.take().or(telling.warn(warning).err());
+            warned += 1;
+        }
+        if let Some(since) = pulse.due() {
+            for gathered in runtime.gathered() {
+                let (figures, gaps) = (gathered.figures, &gathered.gap_list);
+                let said = tell(telling, since, figures, gaps, &mut told);
+                unsaid = unsaid.take().or(said.err());
+            }
         }
         if unsaid.is_some() {
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -550,7 +552,8 @@ impl fmt::Display for End<'_> {
         if let Some(streams) = &self.streams {
             write!(
                 out,
-                "\nstreams: {} came with {} records, {} ended, {} broke, {} were not framed",
+                "\nstreams: {} came with {} records, {} ended, of which {} broke or ended within a \
+                 record, {} were not framed",
                 streams.accepted,
                 count(streams.records),
                 streams.ended,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use warpwire_gpu::CpuExecutor;
 use warpwire_gpu::executor::{Clock, IdlePolicy, Placement};
-use warpwire_pipelines::streaming::serving::{Application, Serving};
+use warpwire_pipelines::streaming::serving::{Application, Serving, Unspliced};
 use warpwire_pipelines::streaming::{self, Listener, News, Stream, StreamDevice};
 
 use super::super::Failure;
@@ -87,18 +87,19 @@ impl Server {
 
     /// What is to be told to who runs it, since the last time.
     pub(super) fn said(&mut self) -> Vec<Note> {
-        let note = |event, text| Note { event, text };
         match self {
             Self::Device { serving, .. } => {
                 let all = serving.take_unspliced().into_iter();
-                let text = all.map(|one| format!("{} is not spliced: {}", one.peer, one.error));
-                text.map(|text| note("unspliced", text)).collect()
+                let note = |one: Unspliced| {
+                    let (peer, error) = (one.peer.to_string(), one.error.to_string());
+                    let text = format!("{peer} is not spliced: {error}");
+                    let facts = [("peer", peer), ("error", error)];
+                    let facts = facts.map(|(name, fact)| (name.to_owned(), fact.into()));
+                    Note::with("unspliced", text, facts.into_iter().collect())
+                };
+                all.map(note).collect()
             }
-            Self::Host(host) => host
-                .iperf3
-                .said()
-                .map(|text| note("iperf3", text))
-                .collect(),
+            Self::Host(host) => host.iperf3.said().collect(),
         }
     }
 

@@ -494,6 +494,33 @@ fn an_interface_that_is_removed_ends_it() {
         complaint.contains("the interface v1 was removed"),
         "{complaint}"
     );
-    let end = said.last().expect("it reports");
-    assert_eq!(end["event"], "end", "{end}");
+    let [.., end, error] = &*said else {
+        panic!("it reports: {said:?}");
+    };
+    assert_eq!(
+        (&end["event"], &error["event"]),
+        (&"end".into(), &"error".into())
+    );
+    let text = error["text"].as_str().expect("words");
+    assert!(complaint.contains(text), "{text}: {complaint}");
+}
+
+#[test]
+fn records_that_no_packet_holds_are_refused() {
+    let Some(scene) = Scene::new("m") else { return };
+    let rows = scene.file("rows.npy");
+    std::fs::write(&rows, "older").expect("writes");
+    let words = scene.words(&format!("--udp --samples 1000 --rows-to {rows}"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warpwire"));
+    let output = command.args(words).output().expect("runs");
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{complaint}");
+    assert_eq!(std::fs::read(&rows).expect("is there"), b"older");
+    for words in [
+        "--samples: a record of 2016 bytes",
+        "2044",
+        "1500 bytes a packet",
+    ] {
+        assert!(complaint.contains(words), "{words}: {complaint}");
+    }
 }

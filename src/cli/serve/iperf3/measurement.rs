@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use serde_json::{Map, Value};
 use warpwire_pipelines::streaming::Stream;
 
 use super::super::report::Tally;
@@ -246,22 +247,34 @@ impl Test {
         let _ = self.speak(streams, &mut Tally::default());
     }
 
-    /// What was measured, for who runs the server.
-    pub(super) fn summary(&self) -> String {
+    /// What was measured, for who runs the server: in words, and for programs.
+    pub(super) fn summary(&self) -> (String, Map<String, Value>) {
         let seconds = self.seconds();
         let side = |sends: bool| {
             let bytes = self.flows.iter().filter(|flow| flow.sends == sends);
             let bytes: u64 = bytes.map(|flow| flow.bytes).sum();
-            let rate = bytes as f64 * 8.0 / seconds.max(f64::MIN_POSITIVE) / 1e6;
-            format!("{bytes} bytes, {rate:.0} Mbit/s")
+            (bytes, bytes as f64 * 8.0 / seconds.max(f64::MIN_POSITIVE))
         };
+        let ((came, came_rate), (left, left_rate)) = (side(false), side(true));
         let repeated: u32 = self.flows.iter().map(Flow::repeated).sum();
-        format!(
-            "{} streams, {seconds:.2} s: received {}; sent {}, {repeated} segments again",
-            self.flows.len(),
-            side(false),
-            side(true),
-        )
+        let streams = self.flows.len();
+        let line = format!(
+            "{streams} streams, {seconds:.2} s: received {came} bytes, {:.0} Mbit/s; sent {left} \
+             bytes, {:.0} Mbit/s, {repeated} segments again",
+            came_rate / 1e6,
+            left_rate / 1e6,
+        );
+        let facts: [(&str, Value); 7] = [
+            ("streams", streams.into()),
+            ("seconds", seconds.into()),
+            ("came_bytes", came.into()),
+            ("came_bits_per_second", came_rate.into()),
+            ("left_bytes", left.into()),
+            ("left_bits_per_second", left_rate.into()),
+            ("retransmits", repeated.into()),
+        ];
+        let facts = facts.map(|(name, fact)| (name.to_owned(), fact));
+        (line, facts.into_iter().collect())
     }
 
     fn is_running(&self) -> bool {

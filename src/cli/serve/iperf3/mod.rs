@@ -4,10 +4,13 @@ mod dialogue;
 mod measurement;
 mod words;
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use serde_json::{Map, Value};
 use warpwire_pipelines::streaming::{Error, Stream};
 
+use super::super::live::Note;
 use super::report::Tally;
 use measurement::{PATIENCE, Test};
 use words::{COOKIE_BYTES, Refusal, State};
@@ -19,7 +22,7 @@ pub(super) struct Server {
     test: Option<Test>,
     looked: Instant,
     /// What is to be told to who runs the server.
-    said: Vec<String>,
+    said: Vec<Note>,
 }
 
 /// What a connection is for.
@@ -34,7 +37,9 @@ enum Role {
     /// A stream of the test, by its place there.
     Flow(usize),
     /// Nothing any more, but its peer may not have closed yet.
-    Leaving,
+    Leaving {
+        may_break: bool,
+    },
 }
 
 impl Server {
@@ -83,7 +88,7 @@ impl Server {
                         self.seat(streams, place, cookie, tally);
                     }
                     Ok(false) => {}
-                    Err(Refusal::Left(_)) => self.begin_to_leave(streams, place, tally),
+                    Err(Refusal::Left(_)) => self.begin_to_leave(streams, place, false, tally),
                     Err(_) => self.forget(streams, place, tally),
                 }
             }
@@ -94,7 +99,7 @@ impl Server {
                     test.exchange(index, streams, tally).map(|()| false)
                 });
             }
-            Some(Role::Leaving) => self.leave(streams, place, tally),
+            Some(Role::Leaving { .. }) => self.leave(streams, place, tally),
             Some(Role::Absent) | None => {}
         }
     }
@@ -126,7 +131,7 @@ impl Server {
     }
 
     /// What is to be told to who runs the server, since the last time.
-    pub(super) fn said(&mut self) -> impl Iterator<Item = String> + '_ {
+    pub(super) fn said(&mut self) -> impl Iterator<Item = Note> + '_ {
         self.said.drain(..)
     }
 
@@ -178,19 +183,26 @@ impl Server {
         let Some(test) = &mut self.test else {
             return;
         };
-        let line = match act(test, streams, tally) {
+        let outcome = act(test, streams, tally);
+        let is_whole = match &outcome {
             Ok(false) => return,
-            Ok(true) => test.summary(),
+            Ok(true) => true,
+            Err(_) => false,
+        };
+        let (line, facts) = match outcome {
+            Ok(_) => test.summary(),
             Err(refusal) => {
                 test.refuse(&refusal, streams);
-                format!("ended: {refusal}")
+                let why = refusal.to_string();
+                let line = format!("ended: {why}");
+                (line, Map::from_iter([("error".to_owned(), why.into())]))
             }
         };
-        self.said.push(format!("iperf3 {}: {line}", test.peer()));
+        self.said.push(note(test.peer(), &line, facts));
         let places = test.places();
         self.test = None;
         for place in places {
-            self.begin_to_leave(streams, place, tally);
+            self.begin_to_leave(streams, place, is_whole, tally);
         }
     }
 
@@ -202,16 +214,26 @@ impl Server {
                 None => "no cookie came",
             };
             let peer = stream.peer();
-            self.said.push(format!("iperf3 {peer}: sent away: {why}"));
+            let facts = Map::from_iter([("error".to_owned(), why.into())]);
+            self.said
+                .push(note(peer, &format!("sent away: {why}"), facts));
             // A new connection has room for a byte, or is over.
             let _ = stream.write(&[State::AccessDenied.byte()]);
         }
-        self.begin_to_leave(streams, place, tally);
+        self.begin_to_leave(streams, place, false, tally);
     }
 
     /// Closes a connection; what its peer still says is read, as a reset could overtake the end.
-    fn begin_to_leave(&mut self, streams: &mut [Option<Stream>], place: usize, tally: &mut Tally) {
-        self.set(place, Role::Leaving);
+    /// That of a test that came to its end may be broken by its client, which resets what it does
+    /// not want to read.
+    fn begin_to_leave(
+        &mut self,
+        streams: &mut [Option<Stream>],
+        place: usize,
+        may_break: bool,
+        tally: &mut Tally,
+    ) {
+        self.set(place, Role::Leaving { may_break });
         match stream_at(streams, place).map(Stream::close) {
             Some(Ok(())) => self.leave(streams, place, tally),
             _ => self.forget(streams, place, tally),
@@ -219,6 +241,7 @@ impl Server {
     }
 
     fn leave(&mut self, streams: &mut [Option<Stream>], place: usize, tally: &mut Tally) {
+        let may_break = self.may_break(place);
         let Some(stream) = stream_at(streams, place) else {
             return;
         };
@@ -229,15 +252,20 @@ impl Server {
             }
             self.set(place, Role::Absent);
         }
-        tally.broken += u64::from(stays.is_err());
+        tally.broken += u64::from(stays.is_err() && !may_break);
     }
 
     fn forget(&mut self, streams: &mut [Option<Stream>], place: usize, tally: &mut Tally) {
         if let Some(slot) = streams.get_mut(place) {
             *slot = None;
         }
-        tally.broken += 1;
+        tally.broken += u64::from(!self.may_break(place));
         self.set(place, Role::Absent);
+    }
+
+    fn may_break(&self, place: usize) -> bool {
+        let role = self.roles.get(place);
+        matches!(role, Some(Role::Leaving { may_break: true }))
     }
 
     fn set(&mut self, place: usize, role: Role) {
@@ -245,6 +273,12 @@ impl Server {
             *slot = role;
         }
     }
+}
+
+/// What is told of a client.
+fn note(peer: SocketAddr, line: &str, mut facts: Map<String, Value>) -> Note {
+    facts.insert("peer".to_owned(), peer.to_string().into());
+    Note::with("iperf3", format!("iperf3 {peer}: {line}"), facts)
 }
 
 /// The connection of a number.
