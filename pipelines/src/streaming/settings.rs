@@ -14,27 +14,30 @@ use super::slow::{InterfaceAddress, Route, SlowPath};
 pub struct StreamConfig {
     /// The own addresses; what comes for others is not ours.
     pub addresses: Vec<InterfaceAddress>,
-    /// Ways to other networks.
+    /// Ways to other networks; none.
     pub routes: Vec<Route>,
-    /// Bytes of the largest IP packet of the link.
+    /// Bytes of the largest IP packet of the link; 1500. The command `warpwire` says 9000 instead.
     pub mtu: u16,
-    /// Connections at a time, those that linger after their end included.
+    /// Connections at a time, those that linger after their end included; 1024.
     pub connections: u32,
-    /// Of these, those that can have memory for bytes at a time.
+    /// Of these, those that can have memory for bytes at a time; 512. Who makes `connections` smaller
+    /// than that makes this smaller too.
     pub open: u32,
-    /// Bytes of each of the two rings of a connection; a power of two.
+    /// Bytes of each of the two rings of a connection; a power of two, 262144.
     pub ring_bytes: u32,
-    /// Ports that can be listened at.
+    /// Ports that can be listened at; 8.
     pub listeners: u32,
-    /// Handshakes of a port that can be under way; a power of two. More are answered by cookies.
+    /// Handshakes of a port that can be under way; a power of two, 256. More are answered by
+    /// cookies.
     /// Twice as many connections can wait to be accepted.
     pub backlog: u32,
-    /// Segments that a connection sends before the next one may.
+    /// Segments that a connection sends before the next one may; 16.
     pub share: u32,
-    /// Resets in a second to segments that belong to no connection.
+    /// Resets in a second to segments that belong to no connection; 100.
     pub resets_a_second: u32,
     /// Warps that serve each pair of queues together: one that does everything, or one that has the
     /// queues, and each other one owns those connections whose segments a keyed hash gives to it.
+    /// One is usual.
     pub warps: u32,
     /// How connections behave. Sizes of segments and rings are set by the fields above.
     pub tcp: TcpConfig,
@@ -43,7 +46,7 @@ pub struct StreamConfig {
 }
 
 impl StreamConfig {
-    /// The usual values for these addresses.
+    /// The usual values for these addresses: those that each field names.
     pub fn new(addresses: Vec<InterfaceAddress>) -> Self {
         // Hashes whose keys the system's random numbers made.
         let chance = |number: u64| RandomState::new().hash_one(number);

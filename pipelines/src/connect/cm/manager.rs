@@ -88,7 +88,7 @@ impl Manager {
     /// posted. When this returns, the queue pair sends and receives.
     ///
     /// # Errors
-    /// [`Error::Rejected`], [`Error::Ended`], [`Error::Late`]; what [`Device::path`] and
+    /// [`Cause::Rejected`], [`Error::Ended`], [`Error::Late`]; what [`Device::path`] and
     /// [`Pair::connect`] refuse.
     pub fn connect(
         &self,
