@@ -17,7 +17,8 @@ use super::{Failure, complain};
 #[derive(clap::Args)]
 pub(super) struct Telling {
     /// Print what every connection does, again after every such time, such as 500ms; 1s if none is
-    /// said: bytes, round trip, congestion window, repetitions, order
+    /// said: bytes, round trip, congestion window, repetitions, order. Behind them `serve` prints
+    /// what was served until then
     #[arg(
         long, value_name = "TIME", num_args = 0..=1, require_equals = true,
         default_missing_value = "1s", value_parser = super::run::duration
@@ -119,8 +120,9 @@ pub(super) struct Connection {
     came_bytes: u64,
     /// Bytes that were written to it.
     left_bytes: u64,
+    /// None over messages.
     #[serde(flatten)]
-    figures: Figures,
+    figures: Option<Figures>,
 }
 
 /// What its engine counts, see [`warpwire_engine::streams::tables::Figures`].
@@ -139,15 +141,16 @@ pub(super) struct Figures {
 }
 
 impl Connection {
-    /// As it is so long after the beginning; none if it is not there any more.
-    pub(super) fn now(stream: &Stream, since: Duration) -> Option<Self> {
+    /// As it is so long after the beginning; none if it is not there any more. What carries it
+    /// takes figures, or not.
+    pub(super) fn now(stream: &Stream, since: Duration, has_figures: bool) -> Option<Self> {
         let ends = (stream.local(), stream.peer());
         Self::of(
             since,
             ends,
             stream.state(),
             stream.moved(),
-            stream.figures(),
+            has_figures.then(|| stream.figures()),
         )
     }
 
@@ -159,7 +162,7 @@ impl Connection {
             ends,
             stream.state(),
             stream.moved(),
-            stream.figures(),
+            Some(stream.figures()),
         )
     }
 
@@ -168,7 +171,7 @@ impl Connection {
         (local, peer): (SocketAddr, SocketAddr),
         state: Result<State, streaming::Error>,
         (came_bytes, left_bytes): (u64, u64),
-        figures: Result<streaming::Figures, streaming::Error>,
+        figures: Option<Result<streaming::Figures, streaming::Error>>,
     ) -> Option<Self> {
         Some(Self {
             event: "connection",
@@ -178,7 +181,10 @@ impl Connection {
             state: format!("{:?}", state.ok()?),
             came_bytes,
             left_bytes,
-            figures: Figures::of(&figures.ok()?),
+            figures: match figures {
+                Some(figures) => Some(Figures::of(&figures.ok()?)),
+                None => None,
+            },
         })
     }
 }
@@ -213,8 +219,12 @@ impl fmt::Display for Connection {
         } = self;
         write!(
             out,
-            "{seconds:.1} s {peer} {state}: {came_bytes} bytes came, {left_bytes} left, {figures}"
-        )
+            "{seconds:.1} s {peer} {state}: {came_bytes} bytes came, {left_bytes} left"
+        )?;
+        match figures {
+            Some(figures) => write!(out, ", {figures}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -15,7 +15,9 @@ use super::words::number;
 /// Words that say where.
 #[derive(clap::Args)]
 pub(super) struct Station {
-    /// The NIC, such as xdp:eth0
+    /// The NIC, such as xdp:eth0. It is opened with all receive queues of the interface; with
+    /// fewer, as in xdp:eth0,queues=1, frames that arrive on the others pass to the host: run
+    /// `ethtool -L eth0 combined 1` before
     #[arg(long, value_name = "NIC")]
     pub(super) nic: String,
     /// An own address and the length of its network, such as 192.0.2.1/24; the operating system
@@ -41,12 +43,10 @@ pub(super) struct Station {
     /// connection, whatever is lost; for networks of which you know what they carry
     #[arg(long, value_name = "CONTROL", default_value = "cubic", value_parser = controller)]
     congestion: Controller,
-    /// Warps that serve each pair of queues together, 1 to 32: with several, one has the queues,
-    /// and each other one has connections, as many at a time as one alone
-    #[arg(
-        long, default_value_t = 1, allow_negative_numbers = true, value_parser = number(1u32, 32)
-    )]
-    warps: u32,
+    /// Warps that serve each pair of queues together, 1 to 32, 1 if absent: with several, one has
+    /// the queues, and each other one has connections, as many at a time as one alone
+    #[arg(long, allow_negative_numbers = true, value_parser = number(1u32, 32))]
+    pub(super) warps: Option<u32>,
 }
 
 fn controller(word: &str) -> Result<Controller, String> {
@@ -107,7 +107,7 @@ impl Station {
             connections: connections * 2,
             open: connections,
             ring_bytes: self.ring,
-            warps: self.warps,
+            warps: self.warps.unwrap_or(1),
             tcp: TcpConfig {
                 control: self.congestion,
                 ..TcpConfig::default()

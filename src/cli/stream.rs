@@ -64,7 +64,8 @@ struct Shared {
     #[command(flatten)]
     station: Station,
     /// What carries the stream. With rdma, `--addr` is an address that the operating system has:
-    /// there the two ends meet; gateway, MTU, warps and congestion control are not ours then
+    /// there the two ends meet; gateway, MTU and congestion control are not ours then. Both ends
+    /// need the same carrier
     #[arg(long, value_enum, default_value_t = Carrier::Tcp)]
     carrier: Carrier,
     /// Longest wait for the other end to be there, in seconds
@@ -109,6 +110,10 @@ impl Ground {
 
 impl Shared {
     fn open(&self, patience: Duration) -> Result<Ground, Failure> {
+        if self.carrier == Carrier::Rdma && self.station.warps.is_some() {
+            let words = "--warps: one warp carries streams over RDMA; leave it out";
+            return Err(Failure::Words(words.to_owned()));
+        }
         if self.carrier == Carrier::Tcp {
             let device = self.station.open_for(CONNECTIONS, patience, "--ring")?;
             return Ok(Ground::Tcp(Box::new(device)));
@@ -159,6 +164,12 @@ fn receive(path: &Path, port: u16, shared: &Shared, heed: &Heed) -> Result<(), F
     let stream = transfer.until("nobody connected", &mut listeners, |listeners| {
         let mut waiting = listeners.iter().map(|listener| listener.try_accept());
         waiting.find_map(Result::transpose).transpose()
+    });
+    let stream = stream.map_err(|failure| match failure {
+        Failure::Streaming(error @ Error::Deadline { .. }) => Failure::Stream(format!(
+            "{error}; start who sends to here, with the same --carrier, or wait longer with --wait"
+        )),
+        failure => failure,
     })?;
     // One file, one sender.
     listeners.clear();
@@ -232,9 +243,14 @@ fn send(path: &Path, to: SocketAddr, shared: &Shared, heed: &Heed) -> Result<(),
     transfer.start();
     let length = about.is_file().then_some(about.len());
     give(&mut transfer, &mut stream, path, &mut file, length).map_err(|failure| {
+        // What only waits to be sent was given to nobody.
+        transfer.bytes -= stream
+            .unacknowledged()
+            .map_or(0, u64::from)
+            .min(transfer.bytes);
         // Otherwise a part would look like all of it. Who is not there any more is not told.
         let _ = stream.abort();
-        transfer.incomplete(failure, "the other end was given")
+        transfer.incomplete(failure, "the other end acknowledged")
     })
 }
 
@@ -433,7 +449,9 @@ impl<'a> Transfer<'a> {
                 // What is asked for here is there after a step.
                 stream.figures()?;
                 self.endpoint.step();
-                self.shared.telling.say_all(Connection::now(stream, since))
+                let has_figures = self.shared.carrier == Carrier::Tcp;
+                let now = Connection::now(stream, since, has_figures);
+                self.shared.telling.say_all(now)
             }
             None => Ok(()),
         }
@@ -455,6 +473,9 @@ impl<'a> Transfer<'a> {
         stream: &Stream,
     ) -> Result<(), Failure> {
         let seconds = self.started.elapsed().as_secs_f64();
+        // Those of the end are there once the engine was asked for them.
+        stream.figures()?;
+        self.pass(Duration::from_millis(1));
         self.shared.telling.say(&Summary {
             event,
             side,

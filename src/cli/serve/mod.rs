@@ -106,6 +106,18 @@ impl Arguments {
             let words = "--threads: the kernel of a sensor has one of its own; leave it out";
             return Err(Failure::Words(words.to_owned()));
         }
+        if let Some(warps) = self.station.warps
+            && self.service == Service::Sensor
+        {
+            let words = match (self.sensor.udp, warps) {
+                (true, _) => "datagrams have no connections to serve",
+                (false, 3..) => "records are gathered from one warp's connections; write 2 at most",
+                (false, _) => "",
+            };
+            if !words.is_empty() {
+                return Err(Failure::Words(format!("--warps: {words}")));
+            }
+        }
         if let Some(word) = self.sensor.said()
             && self.service != Service::Sensor
         {
@@ -214,6 +226,7 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         why = why.or_else(|| server.ended());
         if let Some(since) = pulse.due() {
             telling.say_all(server.connections(&device, since)?)?;
+            telling.say(&server.totals(since))?;
         }
     }
     let elapsed = started.elapsed();

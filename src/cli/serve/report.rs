@@ -104,6 +104,50 @@ pub(super) fn ended(device: &StreamDevice) -> String {
     first.unwrap_or_else(|| "the engine of streams ended".to_owned())
 }
 
+/// What was served until now.
+#[derive(Serialize)]
+pub(super) struct Totals {
+    event: &'static str,
+    /// Since the beginning.
+    seconds: f64,
+    connections: u64,
+    /// Of these, those that are served now.
+    open: u64,
+    came_bytes: u64,
+    left_bytes: u64,
+}
+
+impl Totals {
+    pub(super) fn new(since: Duration, open: u64, tally: &Tally) -> Self {
+        Self {
+            event: "totals",
+            seconds: since.as_secs_f64(),
+            connections: tally.accepted,
+            open,
+            came_bytes: tally.came,
+            left_bytes: tally.left,
+        }
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            seconds,
+            connections,
+            open,
+            came_bytes,
+            left_bytes,
+            ..
+        } = self;
+        write!(
+            out,
+            "{seconds:.1} s {connections} connections, {open} open: {came_bytes} bytes came, \
+             {left_bytes} left"
+        )
+    }
+}
+
 /// What was served and counted.
 #[derive(Serialize)]
 struct End {
@@ -119,13 +163,16 @@ struct End {
 #[derive(Serialize)]
 struct Engine {
     segments_came: u64,
+    /// Of these, those that came to another queue than their connection's.
+    segments_handed_over: u64,
     segments_left: u64,
     bytes_left: u64,
     resets: u64,
     cookies: u64,
     accept_rings_full: u64,
     without_place: u64,
-    without_memory: u64,
+    /// Requests for connections, each as often as it came, while all had their memory.
+    beyond_connections: u64,
     malformed: u64,
 }
 
@@ -139,9 +186,12 @@ struct Nic {
 
 #[derive(Serialize)]
 struct Host {
+    /// The next four are all of these.
     frames: u64,
     answered: u64,
+    heard: u64,
     unanswered: u64,
+    limited: u64,
     lost: u64,
 }
 
@@ -171,22 +221,31 @@ impl fmt::Display for End {
         let engine = &self.engine;
         writeln!(
             out,
-            "engine: {} segments came, {} left with {} bytes, {} resets, {} cookies; not \
-             answered: {} accept rings full, {} without place, {} without memory",
+            "engine: {} segments came, {} of them to another queue than their connection's, {} \
+             left with {} bytes, {} resets, {} cookies; not answered: {} accept rings full, {} \
+             without place, {} beyond --connections, counted whenever they are repeated",
             engine.segments_came,
+            engine.segments_handed_over,
             engine.segments_left,
             engine.bytes_left,
             engine.resets,
             engine.cookies,
             engine.accept_rings_full,
             engine.without_place,
-            engine.without_memory
+            engine.beyond_connections
         )?;
         let host = &self.host;
         writeln!(
             out,
-            "host: {} frames, {} answered, {} not, {} lost on the way; dropped as malformed: {}",
-            host.frames, host.answered, host.unanswered, host.lost, engine.malformed
+            "host: {} frames, {} answered, {} heard, {} of no concern, {} beyond the limit of \
+             errors; {} lost on the way; dropped as malformed: {}",
+            host.frames,
+            host.answered,
+            host.heard,
+            host.unanswered,
+            host.limited,
+            host.lost,
+            engine.malformed
         )?;
         let nic = &self.nic;
         let (came, left) = (nic.frames_came, nic.frames_left);
@@ -211,6 +270,7 @@ pub(super) fn end(
 ) -> Result<(), Failure> {
     let counters = device.endpoint().counters();
     let slow = device.endpoint().slow_counters();
+    let others = slow.heard_only + slow.unanswered + slow.limited;
     let nic = device.nic_counters();
     let lost = nic.drops.into_iter().filter(|(_, count)| *count > 0);
     telling.say(&End {
@@ -218,20 +278,24 @@ pub(super) fn end(
         seconds: time.as_secs_f64(),
         tally: *tally,
         engine: Engine {
-            segments_came: counters.received,
+            // Whose connection it is counts it again.
+            segments_came: counters.received.saturating_sub(counters.taken),
+            segments_handed_over: counters.handed,
             segments_left: counters.sent,
             bytes_left: counters.sent_bytes,
             resets: counters.resets,
             cookies: counters.cookies,
             accept_rings_full: counters.accept_full,
             without_place: counters.no_place,
-            without_memory: counters.no_chunk,
+            beyond_connections: counters.no_chunk,
             malformed: counters.drops.iter().sum(),
         },
         host: Host {
             frames: slow.frames,
-            answered: slow.answered,
+            answered: slow.frames.saturating_sub(others),
+            heard: slow.heard_only,
             unanswered: slow.unanswered,
+            limited: slow.limited,
             lost: slow.lost + counters.slow_lost,
         },
         nic: Nic {

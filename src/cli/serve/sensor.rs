@@ -79,7 +79,7 @@ pub(super) struct Words {
     /// `sensor`: records come as UDP datagrams, one each, and not over TCP. What is said of
     /// connections is of no account then
     #[arg(long)]
-    udp: bool,
+    pub(super) udp: bool,
     /// `sensor`: stop after so many rows
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     records: Option<u64>,

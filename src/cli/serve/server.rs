@@ -11,7 +11,7 @@ use warpwire_pipelines::streaming::{self, Listener, News, Stream, StreamDevice};
 use super::super::Failure;
 use super::super::live::{Connection, Note};
 use super::iperf3;
-use super::report::{self, Tally};
+use super::report::{self, Tally, Totals};
 
 /// Who serves.
 pub(super) enum Server {
@@ -114,6 +114,22 @@ impl Server {
         }
     }
 
+    /// What was served until now, so long after the beginning.
+    pub(super) fn totals(&self, since: Duration) -> Totals {
+        match self {
+            Self::Device { serving, .. } => {
+                let counters = serving.counters();
+                let open = counters.accepted.saturating_sub(counters.ended);
+                let tally = report::of_device(&counters, serving.unspliced());
+                Totals::new(since, open, &tally)
+            }
+            Self::Host(host) => {
+                let open = host.streams.iter().flatten().count();
+                Totals::new(since, open as u64, &host.tally)
+            }
+        }
+    }
+
     /// Every connection as it is now, so long after the beginning.
     pub(super) fn connections(
         &self,
@@ -135,7 +151,7 @@ impl Server {
                 all().for_each(|stream| drop(stream.figures()));
                 device.endpoint().step();
                 all()
-                    .filter_map(|stream| Connection::now(stream, since))
+                    .filter_map(|stream| Connection::now(stream, since, true))
                     .collect()
             }
         })

@@ -84,7 +84,8 @@ pub enum SlowError {
     },
 }
 
-/// What became of frames.
+/// What became of frames. Each that came in was heard only, unanswered, or limited, or else
+/// answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SlowCounters {
     /// Frames that came in.
@@ -93,6 +94,8 @@ pub struct SlowCounters {
     pub answered: u64,
     /// Frames that told us something: a neighbour, or a report.
     pub heard: u64,
+    /// Of these, those to which nothing was to be said.
+    pub heard_only: u64,
     /// Frames that nobody answers: no concern of ours, malformed, or not understood.
     pub unanswered: u64,
     /// Frames that would have been answered by an error, above the limit of a second.
@@ -180,6 +183,7 @@ impl SlowPath {
             self.counters.heard += 1;
         }
         if report.is_some() {
+            self.counters.heard_only += 1;
             return report;
         }
         if would_be_refused(headers.kind) && !self.may_refuse(now_ns) {
@@ -189,8 +193,11 @@ impl SlowPath {
         if let Some(defence) = frames::defence(frame, &headers, &self.addresses) {
             self.port.send(defence);
             self.counters.answered += 1;
-        } else if !self.answer(now_ns, frame) && !told {
-            self.counters.unanswered += 1;
+        } else if !self.answer(now_ns, frame) {
+            match told {
+                true => self.counters.heard_only += 1,
+                false => self.counters.unanswered += 1,
+            }
         }
         None
     }

@@ -56,7 +56,7 @@ fn linux_finds_the_addresses_and_pings_them() {
 #[test]
 fn echo_gives_back_what_came() {
     let Some(scene) = Scene::new("e") else { return };
-    for words in ["echo", "echo --threads 1"] {
+    for words in ["echo --live=20ms", "echo --live=20ms --threads 1"] {
         gives_back(&scene, words);
     }
 }
@@ -78,6 +78,15 @@ fn gives_back(scene: &Scene, words: &str) {
         assert!(back == sent, "{address}: {} of {bytes} bytes", back.len());
     }
     let said = served.end();
+    let totals = said
+        .lines()
+        .find(|line| line.contains(" connections, 0 open: "));
+    assert!(totals.is_some(), "{words}: {said}");
+    let said = said
+        .split_once("\n4 connections, 0 broke")
+        .expect("has an end")
+        .1;
+    let said = format!("4 connections, 0 broke{said}");
     let want = "4 connections, 0 broke; 8388610 bytes came, 8388610 were written";
     assert!(said.starts_with(want), "{words}: {said}");
 }
@@ -658,6 +667,16 @@ fn wrong_words_are_named() {
         (
             "serve echo --nic xdp:x --addr 10.0.0.1/24 --warps -1",
             "'--warps <WARPS>': write a number from 1 to 32",
+            2,
+        ),
+        (
+            "serve sensor --nic xdp:x --addr 10.0.0.1/24 --samples 4 --rows-to x --udp --warps 2",
+            "--warps: datagrams have no connections",
+            2,
+        ),
+        (
+            "stream recv /tmp/x --nic soft --addr 10.0.0.1/24 --carrier rdma --warps 2",
+            "--warps: one warp carries streams over RDMA",
             2,
         ),
         (
