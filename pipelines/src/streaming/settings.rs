@@ -20,8 +20,8 @@ pub struct StreamConfig {
     pub mtu: u16,
     /// Connections at a time, those that linger after their end included; 1024.
     pub connections: u32,
-    /// Of these, those that can have memory for bytes at a time; 512. Who makes `connections` smaller
-    /// than that makes this smaller too.
+    /// Of these, those that can have memory for bytes at a time; 512. It is at most
+    /// `connections`: who makes those fewer makes this smaller too.
     pub open: u32,
     /// Bytes of each of the two rings of a connection; a power of two, 262144.
     pub ring_bytes: u32,
