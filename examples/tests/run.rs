@@ -35,3 +35,8 @@ fn key_value_get() {
 fn stream_transfer() {
     check(env!("CARGO_BIN_EXE_stream-transfer"), "stream-transfer");
 }
+
+#[test]
+fn stream_tokio() {
+    check(env!("CARGO_BIN_EXE_stream-tokio"), "stream-tokio");
+}

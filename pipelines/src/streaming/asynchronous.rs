@@ -16,9 +16,36 @@ use super::error::Error;
 use super::listener::Listener;
 use super::stream::Stream;
 
+/// What a reactor steps: an endpoint, or a device that has one.
+type Stepped = dyn AsRef<StreamEndpoint> + Send + Sync;
+
 /// A thread that steps an endpoint and wakes tasks. Dropping it ends the thread; tasks that wait
 /// then are not woken any more.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// use warpwire_pipelines::streaming::{Error, Reactor, StreamConfig, StreamDevice};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = StreamConfig::new(vec!["192.0.2.9/24".parse()?]);
+/// let patience = Duration::from_secs(10);
+/// let device = StreamDevice::open("xdp:eth1", &config, patience)?;
+/// let reactor = Reactor::start(Arc::new(device))?;
+/// let mut listener = reactor.listen("192.0.2.9:7".parse()?, patience)?;
+/// let mut stream = listener.accept().await?;
+/// let mut question = [0; 64];
+/// stream.read_exact(&mut question).await?;
+/// stream.write_all(&question).await?;
+/// let mut other = reactor.connect("192.0.2.1:7".parse()?, patience).await?;
+/// other.write_all(&question).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Reactor {
+    endpoint: Arc<Stepped>,
     wakers: Arc<Wakers>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -45,13 +72,18 @@ const READS: usize = 0;
 const WRITES: usize = 1;
 
 impl Reactor {
-    /// Starts the thread. There is one for an endpoint.
+    /// Starts the thread for an endpoint, or for a [`StreamDevice`](super::StreamDevice). There is
+    /// one for an endpoint.
     ///
     /// # Errors
     /// [`Error::Setting`] if somebody has the endpoint's news already; a thread that cannot be
     /// started.
-    pub fn start(endpoint: Arc<StreamEndpoint>) -> Result<Self, Error> {
-        let news = endpoint.news().ok_or(Error::Setting {
+    pub fn start<E>(endpoint: Arc<E>) -> Result<Self, Error>
+    where
+        E: AsRef<StreamEndpoint> + Send + Sync + 'static,
+    {
+        let endpoint: Arc<Stepped> = endpoint;
+        let news = (*endpoint).as_ref().news().ok_or(Error::Setting {
             field: "reactor",
             value: 1,
             must: "the only one who takes the endpoint's news",
@@ -59,17 +91,56 @@ impl Reactor {
         let (wakers, stop) = (Arc::<Wakers>::default(), Arc::<AtomicBool>::default());
         let thread = {
             let (wakers, stop) = (Arc::clone(&wakers), Arc::clone(&stop));
-            let run = move || turn(&endpoint, &news, &wakers, &stop);
+            let endpoint = Arc::clone(&endpoint);
+            let run = move || turn((*endpoint).as_ref(), &news, &wakers, &stop);
             let named = std::thread::Builder::new().name("streams".to_owned());
             named
                 .spawn(run)
                 .map_err(|source| Error::Thread { source })?
         };
         Ok(Self {
+            endpoint,
             wakers,
             stop,
             thread: Some(thread),
         })
+    }
+
+    /// The endpoint that it steps.
+    pub fn endpoint(&self) -> &StreamEndpoint {
+        (*self.endpoint).as_ref()
+    }
+
+    /// Listens at a port of an own address, or of all of a version. The engine alone is waited for,
+    /// and `patience` bounds that.
+    ///
+    /// # Errors
+    /// As [`StreamEndpoint::listen`].
+    pub fn listen(&self, at: SocketAddr, patience: Duration) -> Result<AsyncListener, Error> {
+        let listener = self.endpoint().listen(at, patience)?;
+        Ok(self.listener(listener))
+    }
+
+    /// Opens a connection. A thread of its own waits until the peer answers; it does so to the end
+    /// of `patience` at most, also where the future is dropped before: then the connection goes.
+    ///
+    /// # Errors
+    /// As [`StreamEndpoint::connect`]; a thread that cannot be started.
+    pub async fn connect(&self, to: SocketAddr, patience: Duration) -> Result<AsyncStream, Error> {
+        let (answer, outcome) = tokio::sync::oneshot::channel();
+        let endpoint = Arc::clone(&self.endpoint);
+        let run = move || {
+            // Whoever does not wait any more wants no connection.
+            let _ = answer.send((*endpoint).as_ref().connect(to, patience));
+        };
+        let named = std::thread::Builder::new().name("connect".to_owned());
+        named
+            .spawn(run)
+            .map_err(|source| Error::Thread { source })?;
+        let connected = outcome.await.map_err(|_| Error::Thread {
+            source: io::Error::other("the thread that connects ended"),
+        })?;
+        Ok(self.stream(connected?))
     }
 
     /// A stream for tasks. It has to be one of the reactor's endpoint.

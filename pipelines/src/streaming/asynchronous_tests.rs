@@ -62,11 +62,15 @@ fn tasks_copy(by: By) {
             }
             total
         });
-        let streams = (0..count).map(|_| {
-            let stream = client.connect(to, LIMIT).expect("connects");
-            reactors[0].stream(stream)
-        });
+        let mut streams = Vec::new();
+        for number in 0..count {
+            streams.push(match number % 2 {
+                0 => reactors[0].connect(to, LIMIT).await.expect("connects"),
+                _ => reactors[0].stream(client.connect(to, LIMIT).expect("connects")),
+            });
+        }
         let asking: Vec<_> = streams
+            .into_iter()
             .map(|stream| {
                 tokio::spawn(async move {
                     let sent = text(200_000);

@@ -1,5 +1,6 @@
 //! Devices for streams: a NIC by its words, with an endpoint on it.
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use warpwire_gpu::executor::Clock;
@@ -8,15 +9,16 @@ use warpwire_nic::{
     Counters, Nic, NicKind, NicSpec, Patience, Trouble, interfaces, namespace, soft, xdp,
 };
 
-use super::endpoint::StreamEndpoint;
+use super::endpoint::{StreamEndpoint, lock};
 use super::error::Error;
 use super::settings::StreamConfig;
 
-/// A NIC with an endpoint on it that whoever waits steps. Nobody else needs a thread.
+/// A NIC with an endpoint on it that whoever waits steps. Nobody else needs a thread. For tasks of
+/// tokio, `Reactor::start` takes one.
 pub struct StreamDevice {
     // In the order in which they must go.
     endpoint: StreamEndpoint,
-    nic: Box<dyn Nic>,
+    nic: Mutex<Box<dyn Nic>>,
     mtu: u16,
 }
 
@@ -41,6 +43,7 @@ impl StreamDevice {
         };
         let services = nic.take_services();
         let endpoint = StreamEndpoint::start_fused(Clock::machine(), &*nic, services, &config)?;
+        let nic = Mutex::new(nic);
         Ok(Self { endpoint, nic, mtu })
     }
 
@@ -56,17 +59,23 @@ impl StreamDevice {
 
     /// What was chosen among several ways, and why.
     pub fn choices(&self) -> Vec<String> {
-        self.nic.choices()
+        lock(&self.nic).choices()
     }
 
     /// What its NIC counted so far.
     pub fn nic_counters(&self) -> Counters {
-        self.nic.counters()
+        lock(&self.nic).counters()
     }
 
     /// What has gone wrong with its NIC.
     pub fn troubles(&self) -> Vec<Trouble> {
-        self.nic.troubles()
+        lock(&self.nic).troubles()
+    }
+}
+
+impl AsRef<StreamEndpoint> for StreamDevice {
+    fn as_ref(&self) -> &StreamEndpoint {
+        &self.endpoint
     }
 }
 

@@ -191,6 +191,12 @@ impl StreamEndpoint {
     }
 }
 
+impl AsRef<Self> for StreamEndpoint {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl News {
     /// Calls `each` with the number of every stream, as [`Stream::number`] says, and listener, as
     /// [`Listener::number`] says, of which the engine did something since the last time. Says
