@@ -117,10 +117,10 @@ impl Station {
         StreamDevice::open(&self.nic, &config, patience).map_err(|error| match error {
             Error::TooMuch { need, have } => Failure::Words(format!(
                 "{decided_by}: rings of {} bytes, two for each of {connections} connections of \
-                 an engine (one a pair of queues; with --warps {} one a warp that owns \
+                 an engine (one a pair of queues, or with --warps one a warp that owns \
                  connections), want {need} MiB of memory in all, and the machine has {have} MiB \
                  left; write less, also of --warps or of the queues",
-                self.ring, self.warps
+                self.ring
             )),
             error => error.into(),
         })
