@@ -50,8 +50,9 @@ struct Log {
 pub struct Gap {
     /// The first row of theirs, from 0 on.
     pub from_row: u64,
-    /// The row behind their last one. As `from_row` if they have none: the sensor was believed to
-    /// have gone on from far ahead, or to count anew.
+    /// The row behind their last one, `end_row` in JSON. As `from_row` if they have none: the
+    /// sensor was believed to have gone on from far ahead, or to count anew.
+    #[serde(rename = "end_row")]
     pub to_row: u64,
     /// The number of the first of them, or of the record from which on it counts anew. Numbers go
     /// on for ever: of one that began anew at 0, it has the lowest bits.

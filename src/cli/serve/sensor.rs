@@ -38,7 +38,8 @@ pub(super) struct Words {
     /// in .npy. Those that did not come are zeros
     #[arg(long, value_name = "FILE")]
     headers_to: Option<PathBuf>,
-    /// `sensor`: samples of 16 bits in every record
+    /// `sensor`: samples in every record, behind its header: signed integers of 16 bits, the most
+    /// significant byte first. Records of a stream follow each other with nothing in between
     #[arg(long, value_name = "COUNT", required_if_eq("service", "sensor"))]
     samples: Option<u32>,
     /// `sensor`: bytes of a record's header, in which its number stands; 16 if absent
@@ -57,7 +58,8 @@ pub(super) struct Words {
     /// `sensor`: the least significant byte of samples comes first, whichever does of numbers
     #[arg(long)]
     little_samples: bool,
-    /// `sensor`: bits of a sample behind the point; none if absent
+    /// `sensor`: bits of a sample behind the point, so that a row has the integers divided by 2 to
+    /// the power of this; 0 if absent
     #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(0..=31))]
     fraction_bits: Option<u8>,
     /// `sensor`: records that may be under way out of order; 256 if absent
@@ -69,7 +71,8 @@ pub(super) struct Words {
     /// `sensor`: how long a record may be overtaken until it is given up; 50000 if absent
     #[arg(long, value_name = "MICROSECONDS")]
     patience_us: Option<u64>,
-    /// `sensor`: the number of the record of row 0; that of the one that comes first if absent
+    /// `sensor`: the number of the record of row 0; that of the one that comes first if absent:
+    /// those that it overtook are late then, and have no rows
     #[arg(long, value_name = "NUMBER")]
     first: Option<u64>,
     /// `sensor`: every record of a stream stands behind its length, of so many bytes: 1, 2, 4 or 8;

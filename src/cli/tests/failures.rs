@@ -184,7 +184,7 @@ fn files_of_rows_that_cannot_grow_keep_what_was_written_whole() {
         assert_eq!(gathered["missing_rows"], 10 + rows - 1015, "{gathered}");
         let gaps = gathered["gap_list"].as_array().expect("is a list");
         let last = gaps.last().expect("there are some");
-        assert_eq!(last["to_row"], rows, "{gathered}");
+        assert_eq!(last["end_row"], rows, "{gathered}");
         for (file, columns, row) in [("s.npy", 8, 32), (name, 16, 16)] {
             if file.is_empty() {
                 continue;

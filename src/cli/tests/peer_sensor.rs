@@ -189,7 +189,7 @@ fn compare(scene: &Scene, rows: &[Option<&Vec<u8>>]) {
 fn gaps<'a>(list: impl IntoIterator<Item = &'a Value>) -> Vec<(u64, u64)> {
     let mut gaps: Vec<(u64, u64)> = Vec::new();
     for gap in list {
-        let [from, to] = ["from_row", "to_row"].map(|key| gap[key].as_u64().expect("is a number"));
+        let [from, to] = ["from_row", "end_row"].map(|key| gap[key].as_u64().expect("is a number"));
         match gaps.last_mut() {
             Some((_, last)) if *last == from => *last = to,
             _ => gaps.push((from, to)),
