@@ -26,7 +26,7 @@ impl Patience<'_> {
             (false, false) => return Ok(()),
             (true, _) => "was interrupted",
             (_, true) => {
-                "took longer than it may; start the other end, in the other role, or give it more"
+                "took longer than it may; start the other end, in the other role, or wait longer"
             }
         };
         Err(Error::Stopped {

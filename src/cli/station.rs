@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use warpwire_nic::xdp::Prefix;
+use warpwire_pipelines::streaming::slow::{NoWay, SlowError};
 use warpwire_pipelines::streaming::{
     Controller, Error, InterfaceAddress, Route, StreamConfig, StreamDevice, TcpConfig,
 };
@@ -122,6 +123,10 @@ impl Station {
                  left; write less, also of --warps or of the queues",
                 self.ring
             )),
+            Error::Slow(error) => match in_words(&error) {
+                Some(words) => Failure::Words(words),
+                None => Error::Slow(error).into(),
+            },
             error => error.into(),
         })
     }
@@ -143,6 +148,43 @@ impl Station {
                 "--gateway: two routers of one IP version; say one for each version".to_owned(),
             )),
         }
+    }
+}
+
+/// What is wrong with addresses and gateways, by the options that said them.
+fn in_words(error: &SlowError) -> Option<String> {
+    Some(match error {
+        SlowError::Count {
+            field,
+            count,
+            least,
+            most,
+        } => {
+            let option = match *field {
+                "addresses" => "--addr",
+                _ => "--gateway",
+            };
+            format!("{option}: {count} are given; give {least} to {most}")
+        }
+        SlowError::Address { address } => {
+            format!("--addr: {address} is no address of one host; give another")
+        }
+        SlowError::Gateway { via } => {
+            format!("--gateway: {via} is no other host in a network of --addr; give one that is")
+        }
+        SlowError::Mtu { mtu, least } => format!("--mtu: {mtu} bytes; give {least} or more"),
+        SlowError::Mac => return None,
+    })
+}
+
+/// Why there is no way to an address, by the options that help.
+pub(super) fn no_way(error: &NoWay) -> String {
+    match error {
+        NoWay::NoRoute { to } => format!(
+            "no route to {to}: it is in no own network; name a router by --gateway, or an address \
+             there by --addr"
+        ),
+        error => error.to_string(),
     }
 }
 

@@ -21,7 +21,7 @@ use super::Failure;
 use super::live::{Connection, Figures, Note, Pulse, Telling};
 use super::rest::Rest;
 use super::signals::Heed;
-use super::station::Station;
+use super::station::{Station, no_way};
 use super::troubles::Troubles;
 use super::words::{number, peer};
 
@@ -273,6 +273,10 @@ fn connect(transfer: &mut Transfer<'_>, to: SocketAddr) -> Result<Stream, Failur
                     format!("{to}: {}", Error::Deadline { what, waited })
                 }
                 Error::Over { .. } => format!("{refused}, for {waited:?}"),
+                Error::NoWay(error @ (NoWay::NoRoute { .. } | NoWay::NotAHost { .. })) => {
+                    let words = format!("--to: {}", no_way(&error));
+                    return Err(Failure::Words(words));
+                }
                 refused => return Err(refused.into()),
             };
             let cure = "start who receives there, or wait longer with --wait";

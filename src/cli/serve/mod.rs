@@ -16,7 +16,7 @@ use warpwire_pipelines::streaming::{Error, InterfaceAddress};
 
 use super::live::Telling;
 use super::rest::Rest;
-use super::station::Station;
+use super::station::{Station, no_way};
 use super::troubles::Troubles;
 use super::words::{number, peer};
 use super::{Failure, signals};
@@ -198,7 +198,9 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
     let listeners = listeners.collect::<Result<_, _>>()?;
     let server = Server::open(&device, listeners, application, arguments.threads);
     let mut server = server.map_err(|failure| match failure {
-        Failure::Streaming(Error::NoWay(error)) => Failure::Words(format!("--to: {error}")),
+        Failure::Streaming(Error::NoWay(error)) => {
+            Failure::Words(format!("--to: {}", no_way(&error)))
+        }
         failure => failure,
     })?;
     let telling = &arguments.telling;

@@ -586,7 +586,15 @@ fn memory_and_targets_that_cannot_be_are_refused_at_once() {
         ),
         (
             "splice --threads 1 --to 10.1.2.3:80",
-            "--to: no route to 10.1.2.3",
+            "name a router by --gateway",
+        ),
+        (
+            "echo --gateway 10.0.0.1",
+            "--gateway: 10.0.0.1 is no other host",
+        ),
+        (
+            "echo --addr 224.0.0.1/24",
+            "--addr: 224.0.0.1 is no address",
         ),
     ] {
         let begun = Instant::now();
