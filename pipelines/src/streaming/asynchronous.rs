@@ -179,7 +179,7 @@ impl AsyncListener {
     /// Waits for a connection.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Error::Memory`], [`Error::Ended`].
     pub async fn accept(&mut self) -> Result<AsyncStream, Error> {
         std::future::poll_fn(|context| self.poll_accept(context)).await
     }
@@ -189,6 +189,7 @@ impl AsyncListener {
         // Before the look: what changes after it wakes.
         self.wakers.register(number, READS, context.waker());
         let Some(stream) = self.listener.try_accept()? else {
+            self.listener.check_running()?;
             return Poll::Pending;
         };
         let wakers = Arc::clone(&self.wakers);
@@ -200,6 +201,12 @@ impl AsyncStream {
     /// The stream itself.
     pub const fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    /// There is nothing yet. Nothing will be where the engine ended.
+    fn pending<T>(&self) -> Poll<io::Result<T>> {
+        self.stream.shared.check_running()?;
+        Poll::Pending
     }
 
     fn register(&self, side: usize, context: &Context<'_>) {
@@ -227,7 +234,7 @@ impl AsyncRead for AsyncStream {
         this.stream.consume(count)?;
         match count > 0 || is_at_end || into.remaining() == 0 {
             true => Poll::Ready(Ok(())),
-            false => Poll::Pending,
+            false => this.pending(),
         }
     }
 }
@@ -241,7 +248,7 @@ impl AsyncWrite for AsyncStream {
         let this = self.get_mut();
         this.register(WRITES, context);
         match this.stream.write(bytes)? {
-            0 if !bytes.is_empty() => Poll::Pending,
+            0 if !bytes.is_empty() => this.pending(),
             count => Poll::Ready(Ok(count)),
         }
     }
@@ -252,7 +259,7 @@ impl AsyncWrite for AsyncStream {
         this.register(WRITES, context);
         match this.stream.is_flushed()? {
             true => Poll::Ready(Ok(())),
-            false => Poll::Pending,
+            false => this.pending(),
         }
     }
 
@@ -296,6 +303,9 @@ fn turn(endpoint: &StreamEndpoint, news: &News, wakers: &Wakers, stop: &AtomicBo
     let mut idle = 0u32;
     while !stop.load(Ordering::Relaxed) {
         let busy = endpoint.step() | news.drain(|number| wakers.wake(number));
+        if !endpoint.is_running() {
+            wakers.wake_all();
+        }
         idle = if busy { 0 } else { idle.saturating_add(1) };
         match idle {
             0..64 => std::hint::spin_loop(),

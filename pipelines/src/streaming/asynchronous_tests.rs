@@ -136,3 +136,42 @@ fn breaks(by: By) {
         io::ErrorKind::ConnectionReset
     );
 }
+
+#[test]
+fn an_engine_that_ends_wakes_who_waits() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let waiting = std::thread::spawn(move || {
+        wait_for_what_ends();
+        let _ = tell.send(());
+    });
+    // Tasks that nobody wakes would wait for ever.
+    told.recv_timeout(LIMIT).expect("all is over");
+    waiting.join().expect("does not panic");
+}
+
+fn wait_for_what_ends() {
+    // Kernels run these engines: they end with the executor.
+    let scene = scene(By::Sliced);
+    let listener = scene.listen();
+    let to = listener.address();
+    let (ends, rest) = scene.parts();
+    let [client, server] = ends.map(Arc::new);
+    let reactors = [&client, &server].map(|end| {
+        let reactor = Reactor::start(Arc::clone(end));
+        reactor.expect("starts")
+    });
+    let mut listener = reactors[1].listener(listener);
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.expect("is built").block_on(async {
+        let mut stream = reactors[0].connect(to, LIMIT).await.expect("connects");
+        let _other = listener.accept().await.expect("somebody comes");
+        let reading = tokio::spawn(async move { stream.read_u8().await });
+        let accepting = tokio::spawn(async move { listener.accept().await.map(drop) });
+        tokio::task::yield_now().await;
+        drop(rest);
+        let broken = reading.await.expect("ends");
+        broken.expect_err("nothing comes any more");
+        let ended = accepting.await.expect("ends").expect_err("nor anybody");
+        assert!(matches!(ended, Error::Ended { .. }), "{ended}");
+    });
+}

@@ -84,9 +84,7 @@ pub(super) fn wait<T>(
         if carriage.step() {
             continue;
         }
-        if let Some(cause) = carriage.ended() {
-            return Err(Error::Ended { cause });
-        }
+        check_running(carriage)?;
         if started.elapsed() >= patience {
             return Err(Error::Deadline {
                 what,
@@ -99,3 +97,11 @@ pub(super) fn wait<T>(
 
 /// How long two ends may take to meet.
 const MEETING: Duration = Duration::from_secs(5);
+
+/// Nothing more comes of an engine that ended.
+pub(super) fn check_running(carriage: &dyn Carriage) -> Result<(), Error> {
+    match carriage.ended() {
+        Some(cause) => Err(Error::Ended { cause }),
+        None => Ok(()),
+    }
+}

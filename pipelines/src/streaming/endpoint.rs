@@ -217,6 +217,12 @@ impl Shared {
         self.carriage.step()
     }
 
+    /// Nothing more comes of an engine that ended.
+    #[cfg(feature = "tokio")]
+    pub(super) fn check_running(&self) -> Result<(), Error> {
+        carriage::check_running(&*self.carriage)
+    }
+
     /// Steps until `look` finds something.
     pub(super) fn wait<T>(
         &self,

@@ -49,6 +49,12 @@ impl Listener {
             .transpose()
     }
 
+    /// Nobody connects any more where the engine ended.
+    #[cfg(feature = "tokio")]
+    pub(super) fn check_running(&self) -> Result<(), Error> {
+        self.shared.check_running()
+    }
+
     /// Waits for a connection.
     ///
     /// # Errors
