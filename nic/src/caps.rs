@@ -54,3 +54,13 @@ pub struct Caps {
     /// Abilities.
     pub features: Features,
 }
+
+impl Caps {
+    /// Bytes of the largest IP packet that can pass behind an Ethernet header with two tags.
+    pub const fn max_packet_bytes(&self) -> u32 {
+        self.max_frame_bytes.saturating_sub(ETHERNET_BYTES)
+    }
+}
+
+/// Bytes of an Ethernet header with two tags.
+const ETHERNET_BYTES: u32 = 22;

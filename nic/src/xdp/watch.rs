@@ -168,6 +168,7 @@ mod tests {
             assert!(fatal, "{troubles:?}");
         }
     }
+
     #[test]
     fn queues_that_are_not_open_are_told() {
         let there = Interface {

@@ -45,7 +45,7 @@ impl Gathers {
             };
             if let Some(nic) = nics.get(receive.nic) {
                 let name = log::name(file, receive.nic);
-                check(&name, nic.caps().max_frame_bytes, &entry.records)?;
+                check(&name, nic.caps().max_packet_bytes(), &entry.records)?;
             }
             list.push(Gather {
                 nic: log::name(file, receive.nic),
@@ -101,11 +101,10 @@ impl Gathers {
     }
 }
 
-/// A record is one datagram, and lies in one frame: fragments are not put together.
-fn check(nic: &str, frame_bytes: u32, records: &Records) -> Result<(), sensor::Error> {
+/// A record is one datagram, and lies in one packet of `most` bytes: fragments are not put together.
+fn check(nic: &str, most: u32, records: &Records) -> Result<(), sensor::Error> {
     let record = records.record_bytes();
     let packet = record.saturating_add(HEADER_BYTES);
-    let most = frame_bytes.saturating_sub(ETHERNET_BYTES);
     if packet <= most {
         return Ok(());
     }
@@ -121,8 +120,6 @@ fn check(nic: &str, frame_bytes: u32, records: &Records) -> Result<(), sensor::E
     })
 }
 
-/// Bytes of an Ethernet header with two tags.
-const ETHERNET_BYTES: u32 = 22;
 /// Bytes of the headers of IPv4 and UDP: the least in front of a record.
 const HEADER_BYTES: u32 = 28;
 
@@ -143,8 +140,8 @@ mod tests {
             Records::new(samples, format, conversion)
         };
         // 16 + 2 * 728 + 28 = 1500.
-        assert!(check("a", 1522, &records(728)).is_ok());
-        let refused = check("a", 1522, &records(729)).expect_err("too long");
+        assert!(check("a", 1500, &records(728)).is_ok());
+        let refused = check("a", 1500, &records(729)).expect_err("too long");
         let refused = refused.to_string();
         assert!(refused.contains("samples"), "{refused}");
         assert!(refused.contains("1502"), "{refused}");

@@ -27,7 +27,7 @@ type Stepped = dyn AsRef<StreamEndpoint> + Send + Sync;
 /// use std::time::Duration;
 ///
 /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
-/// use warpwire_pipelines::streaming::{Error, Reactor, StreamConfig, StreamDevice};
+/// use warpwire_pipelines::streaming::{Reactor, StreamConfig, StreamDevice};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let config = StreamConfig::new(vec!["192.0.2.9/24".parse()?]);

@@ -21,6 +21,11 @@ fn scene(by: By) -> Scene {
     )
 }
 
+/// A reactor for each end.
+fn started(ends: [&Arc<StreamEndpoint>; 2]) -> [Reactor; 2] {
+    ends.map(|end| Reactor::start(Arc::clone(end)).expect("starts"))
+}
+
 #[test]
 fn tasks_read_and_write() {
     CARRIERS.into_iter().for_each(tasks_copy);
@@ -32,10 +37,7 @@ fn tasks_copy(by: By) {
     let to = listener.address();
     let (ends, _rest) = scene.parts();
     let [client, server] = ends.map(Arc::new);
-    let reactors = [&client, &server].map(|end| {
-        let reactor = Reactor::start(Arc::clone(end));
-        reactor.expect("starts")
-    });
+    let reactors = started([&client, &server]);
     let again = Reactor::start(Arc::clone(&client))
         .err()
         .expect("there is one");
@@ -108,10 +110,7 @@ fn breaks(by: By) {
     let to = listener.address();
     let (ends, _rest) = scene.parts();
     let [client, server] = ends.map(Arc::new);
-    let reactors = [&client, &server].map(|end| {
-        let reactor = Reactor::start(Arc::clone(end));
-        reactor.expect("starts")
-    });
+    let reactors = started([&client, &server]);
     let refused = match by {
         // There is one port, and somebody listens at it.
         _ if by.is_tcp() => {
@@ -156,10 +155,7 @@ fn wait_for_what_ends() {
     let to = listener.address();
     let (ends, rest) = scene.parts();
     let [client, server] = ends.map(Arc::new);
-    let reactors = [&client, &server].map(|end| {
-        let reactor = Reactor::start(Arc::clone(end));
-        reactor.expect("starts")
-    });
+    let reactors = started([&client, &server]);
     let mut listener = reactors[1].listener(listener);
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.expect("is built").block_on(async {

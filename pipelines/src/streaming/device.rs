@@ -35,7 +35,7 @@ impl StreamDevice {
         let spec = suited(words.parse()?, config);
         refuse_owned(&spec, config)?;
         let mut nic = open(&spec, patience).map_err(|error| error.named(words))?;
-        let most = nic.caps().max_frame_bytes.saturating_sub(ETHERNET_BYTES);
+        let most = nic.caps().max_packet_bytes();
         let mtu = u16::try_from(most).unwrap_or(u16::MAX).min(config.mtu);
         let config = StreamConfig {
             mtu,
@@ -178,8 +178,6 @@ pub(crate) fn refuse_owned(spec: &NicSpec, config: &StreamConfig) -> Result<(), 
 const LEAST_DEPTH: u32 = 2048;
 /// Slots beyond which memory for them is better spent otherwise.
 const MOST_DEPTH: u32 = 16384;
-/// Bytes of an Ethernet header with two tags.
-const ETHERNET_BYTES: u32 = 22;
 
 #[cfg(test)]
 mod tests {
