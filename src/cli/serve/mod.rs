@@ -109,13 +109,13 @@ impl Arguments {
         if let Some(warps) = self.station.warps
             && self.service == Service::Sensor
         {
-            let words = match (self.sensor.udp, warps) {
-                (true, _) => "datagrams have no connections to serve",
-                (false, 3..) => "records are gathered from one warp's connections; write 2 at most",
-                (false, _) => "",
+            let wrong = match (self.sensor.udp, warps) {
+                (true, _) => Some("datagrams have no connections to serve; leave it out"),
+                (false, 3..) => Some("records are gathered from one warp's connections; write 2"),
+                (false, _) => None,
             };
-            if !words.is_empty() {
-                return Err(Failure::Words(format!("--warps: {words}")));
+            if let Some(wrong) = wrong {
+                return Err(Failure::Words(format!("--warps: {wrong}")));
             }
         }
         if let Some(word) = self.sensor.said()
