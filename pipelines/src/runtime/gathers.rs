@@ -101,7 +101,8 @@ impl Gathers {
     }
 }
 
-/// A record is one datagram, and lies in one packet of `most` bytes: fragments are not put together.
+/// A record is one datagram, and lies in one packet of `most` bytes: fragments are not put
+/// together.
 fn check(nic: &str, most: u32, records: &Records) -> Result<(), sensor::Error> {
     let record = records.record_bytes();
     let packet = record.saturating_add(HEADER_BYTES);

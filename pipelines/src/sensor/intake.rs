@@ -24,6 +24,10 @@ use crate::streaming::StreamEndpoint;
 
 /// A kernel that gathers the records of the streams that an endpoint's listeners accept. While it
 /// runs, nobody else accepts there. Dropped, it is stopped.
+///
+/// A stream may be behind another: what of it the window has passed is dropped as late, and only
+/// after 1 MiB of late records without one in time the sensor is believed to count anew (out of
+/// datagrams, after 64 records).
 pub struct Intake<'e> {
     endpoint: &'e StreamEndpoint,
     launch: Launch,
@@ -59,6 +63,7 @@ impl<'e> Intake<'e> {
         let arena = Arc::new(Arena::new(bytes, Location::PinnedHost)?);
         let seats = arena.allocate(u64::from(places) * 4, 128)?.address;
         let counters = arena.place(IntakeCounters::default())?.address;
+        gathering.tensors().expect_streams()?;
         let block = IntakeBlock {
             table,
             sensor: gathering.tensors().address(),

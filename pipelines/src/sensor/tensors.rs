@@ -105,6 +105,21 @@ impl Tensors {
         self.block.values
     }
 
+    /// Before device code gathers out of streams. Each of them is in order, but one can be behind
+    /// another by all that lies in buffers on the way: so many late records in a row say nothing of
+    /// the sensor.
+    ///
+    /// # Errors
+    /// [`ArenaError::Bounds`] if the block is not where it was placed.
+    pub(super) fn expect_streams(&self) -> Result<(), ArenaError> {
+        let limit = offset_of!(SensorBlock, late_limit) as u64;
+        let record = u64::from(self.records.record_bytes());
+        let records = (BEHIND_BYTES / record).max(u64::from(LATE_LIMIT));
+        let word = self.arena.half_word(self.at.offset(limit))?;
+        word.store(records as u32, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Positions before this are final, and stay until they are given back.
     pub fn whole(&self) -> u64 {
         // pairs with: the gatherer's release of rows.
@@ -254,6 +269,8 @@ const PIECE_BYTES: u64 = 1 << 18;
 const FAR_LIMIT: u32 = 8;
 /// Records in a row that are late after which the sensor counts anew.
 const LATE_LIMIT: u32 = 64;
+/// The same for streams, if it is more records: what a stream may be behind another.
+const BEHIND_BYTES: u64 = 1 << 20;
 /// Behind any time of a kernel's clock.
 const LATE_NS: u64 = 1 << 62;
 /// More than the longest patience, and so little that it can pass again and again.

@@ -52,15 +52,20 @@ impl Assembler {
         })
     }
 
-    /// Assembles a PTX file; what each of its functions takes, by symbol.
+    /// Assembles a PTX file, or these kernels of it and what they call; what each function takes,
+    /// by symbol.
     pub fn assemble(
         &self,
         ptx: &Path,
         target: Target,
+        kernels: Option<&[String]>,
     ) -> Result<BTreeMap<String, Resources>, Error> {
         let cubin = ptx.with_extension("cubin");
         let mut command = Command::new(&self.ptxas);
         command.arg("--verbose").arg(format!("--gpu-name={target}"));
+        if let Some(kernels) = kernels {
+            command.arg(format!("--entry={}", kernels.join(",")));
+        }
         command.arg(ptx).arg("--output-file").arg(&cubin);
         let told = process::run_well(&mut command, LIMIT, Show::Nothing)?;
         let mut found = resources(&format!("{}\n{}", told.stdout, told.stderr));

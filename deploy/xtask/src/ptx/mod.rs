@@ -38,8 +38,9 @@ pub struct Options {
     /// Leave the committed PTX as it is.
     #[arg(long, conflicts_with = "check")]
     no_write: bool,
-    /// Only the oldest target, whose PTX is the committed one, and the newest: what lies between
-    /// was assembled when that PTX was written.
+    /// Only the oldest target, whose PTX is the committed one, and the newest, and each kernel
+    /// assembled for one of them: all were for all of them when that PTX was written, and the
+    /// assembler takes minutes, as every kernel has its own copy of whatever it calls.
     #[arg(long, requires = "no_write")]
     outermost: bool,
 }
@@ -61,7 +62,7 @@ pub fn main(options: &Options) -> Result<bool, Error> {
         true => &[oldest, newest],
         false => &Target::ALL,
     };
-    let report = run(&root, targets)?;
+    let report = run(&root, targets, options.outermost)?;
     println!("{report}");
     if !report.is_clean() {
         println!("{COMMITTED} stays as it is");
@@ -77,8 +78,9 @@ pub fn main(options: &Options) -> Result<bool, Error> {
     Ok(report.is_clean())
 }
 
-/// Builds, lints and assembles the kernels and the probes for these targets.
-fn run(root: &Path, targets: &[Target]) -> Result<Report, Error> {
+/// Builds and lints the kernels and the probes for these targets, and assembles them: each kernel
+/// for every target, or, `dealt`, for one.
+fn run(root: &Path, targets: &[Target], dealt: bool) -> Result<Report, Error> {
     let assembler = Assembler::find(root)?;
     let kernels = of_kernels(root)?;
     let probes = Build {
@@ -88,16 +90,18 @@ fn run(root: &Path, targets: &[Target]) -> Result<Report, Error> {
     let mut report = Report::new(&kernels.toolchain.description);
     for (build, policy) in [(&kernels, POLICY), (&probes, PROBES_POLICY)] {
         let policy = Policy::read(&root.join(policy))?;
-        let built = targets.iter().map(|target| (*target, build.ptx(*target)));
-        let built: Vec<_> = built.collect();
-        // One file at a time leaves all but one processor idle for minutes.
+        // Compiler and assembler take a processor each: one target at a time leaves the others idle.
         let measured = std::thread::scope(|scope| {
-            let threads = built.into_iter().map(|(target, ptx)| {
-                let assembler = &assembler;
+            let assembler = &assembler;
+            let threads = targets.iter().enumerate().map(|(turn, target)| {
                 scope.spawn(move || {
-                    let ptx = ptx?;
-                    let resources = assembler.assemble(&ptx, target)?;
-                    Ok::<_, Error>((target, ptx, resources))
+                    let ptx = build.ptx(*target)?;
+                    let chosen = match dealt {
+                        true => Some(dealt_out(&repository::text(&ptx)?, turn, targets.len())),
+                        false => None,
+                    };
+                    let resources = assembler.assemble(&ptx, *target, chosen.as_deref())?;
+                    Ok::<_, Error>((*target, ptx, resources))
                 })
             });
             let threads: Vec<_> = threads.collect();
@@ -114,6 +118,15 @@ fn run(root: &Path, targets: &[Target]) -> Result<Report, Error> {
         }
     }
     Ok(report)
+}
+
+/// The kernels that are the turn's, of so many turns. Those of one family, which differ in ring
+/// formats, stand next to each other, so that every turn has some of each.
+fn dealt_out(ptx: &str, turn: usize, turns: usize) -> Vec<String> {
+    let mut kernels = text::kernels(ptx);
+    kernels.sort_unstable();
+    let own = kernels.into_iter().skip(turn).step_by(turns);
+    own.map(str::to_owned).collect()
 }
 
 /// How to build the product's kernels, with this program as the linker.
@@ -136,4 +149,16 @@ pub fn of_kernels(root: &Path) -> Result<Build, Error> {
 fn committed_hash(root: &Path) -> Option<String> {
     let ptx = repository::text(&root.join(COMMITTED)).ok()?;
     sources::carried(&ptx).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_is_dealt_out_once() {
+        let ptx = ".func f() {\n}\n.entry b() {\n}\n.entry c() {\n}\n.entry a() {\n}\n";
+        assert_eq!(dealt_out(ptx, 0, 2), ["a", "c"]);
+        assert_eq!(dealt_out(ptx, 1, 2), ["b"]);
+    }
 }
