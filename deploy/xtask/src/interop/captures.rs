@@ -3,7 +3,7 @@
 use super::cases::Case;
 use super::counts::{Counts, Field};
 use super::differences::{self, Differences};
-use super::tshark::{Judgement, Tshark};
+use super::tshark::Judgement;
 use crate::Error;
 use std::path::{Path, PathBuf};
 
@@ -45,20 +45,18 @@ pub fn find(folder: &Path) -> Result<Vec<Capture>, Error> {
     Ok(found)
 }
 
-/// Judges captures, each once.
+/// Compares what both sides say of captures, each once.
 pub struct Court {
-    tshark: Tshark,
     table: Differences,
     proposals: String,
     judged: Vec<String>,
 }
 
 impl Court {
-    /// With this judge and this table.
+    /// With this table.
     #[must_use]
-    pub fn new(tshark: Tshark, table: Differences) -> Self {
+    pub fn new(table: Differences) -> Self {
         Self {
-            tshark,
             table,
             proposals: String::new(),
             judged: Vec::new(),
@@ -66,15 +64,11 @@ impl Court {
     }
 
     /// The cases of a capture: one where both agree, else one a field that differs.
-    ///
-    /// # Errors
-    /// When tshark does not run.
-    pub fn judge(&mut self, capture: &Capture, ours: &Ours) -> Result<Vec<Case>, Error> {
-        let judgement = self.tshark.judge(&capture.path)?;
+    pub fn judge(&mut self, capture: &Capture, ours: &Ours, judgement: &Judgement) -> Vec<Case> {
         self.judged.push(capture.name.clone());
-        let (ours, judge) = match (ours, &judgement) {
+        let (ours, judge) = match (ours, judgement) {
             (Ours::Ethernet(ours), Judgement::Ethernet(judge)) => (ours, judge),
-            _ => return Ok(vec![self.other(capture, ours, &judgement)]),
+            _ => return vec![self.other(capture, ours, judgement)],
         };
         let mut cases = Vec::new();
         for field in Field::ALL {
@@ -103,7 +97,7 @@ impl Court {
                 explanation: None,
             });
         }
-        Ok(cases)
+        cases
     }
 
     /// A capture that either side takes for other than Ethernet: both must.

@@ -136,11 +136,28 @@ impl Bench {
 
     fn tshark(&self, propose: bool) -> Result<Vec<Case>, Error> {
         let table = Differences::read(&self.root.join("bench/judges/tshark.toml"))?;
-        let mut court = Court::new(Tshark::set_up(self.product.folder())?, table);
+        let tshark = Tshark::set_up(self.product.folder())?;
+        let mut court = Court::new(table);
+        // Both are programs that mostly start and end: side by side.
+        let (ours, judgements) = std::thread::scope(|scope| {
+            let judge = scope.spawn(|| {
+                let told = self.captures.iter();
+                let told = told.map(|capture| tshark.judge(&capture.path));
+                told.collect::<Result<Vec<_>, _>>()
+            });
+            let ours = self.captures.iter();
+            let ours = ours.map(|capture| play::count(&self.product, capture));
+            let ours: Result<Vec<_>, _> = ours.collect();
+            let judgements = judge.join();
+            (
+                ours,
+                judgements.unwrap_or_else(|why| std::panic::resume_unwind(why)),
+            )
+        });
         let mut cases = Vec::new();
-        for capture in &self.captures {
-            let ours = play::count(&self.product, capture)?;
-            cases.extend(court.judge(capture, &ours)?);
+        let told = ours?.into_iter().zip(judgements?);
+        for (capture, (ours, judgement)) in self.captures.iter().zip(told) {
+            cases.extend(court.judge(capture, &ours, &judgement));
         }
         cases.extend(court.unused());
         if propose {

@@ -90,7 +90,7 @@ fn run(root: &Path, targets: &[Target], dealt: bool) -> Result<Report, Error> {
     let mut report = Report::new(&kernels.toolchain.description);
     for (build, policy) in [(&kernels, POLICY), (&probes, PROBES_POLICY)] {
         let policy = Policy::read(&root.join(policy))?;
-        // Compiler and assembler take a processor each: one target at a time leaves the others idle.
+        // Compiler and assembler take a processor each: together the targets leave none idle.
         let measured = std::thread::scope(|scope| {
             let assembler = &assembler;
             let threads = targets.iter().enumerate().map(|(turn, target)| {

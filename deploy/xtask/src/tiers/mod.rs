@@ -65,15 +65,15 @@ impl Tier {
     /// On two cores from an empty target folder, with room to spare.
     fn budget(self) -> Duration {
         Duration::from_secs(match self {
-            Self::Lint => 70,
-            Self::Build => 390,
+            Self::Lint => 75,
+            Self::Build => 420,
             Self::Structure => 15,
-            Self::Unit => 440,
+            Self::Unit => 470,
             Self::Docs => 15,
-            Self::Ptx => 650,
-            Self::Virtual => 360,
+            Self::Ptx => 480,
+            Self::Virtual => 380,
             Self::Peers => 205,
-            Self::Interop => 550,
+            Self::Interop => 630,
         })
     }
 
