@@ -50,7 +50,7 @@ fn a_kernel_becomes_clean_and_measured_ptx() {
     let mut report = Report::new(&build.toolchain.description);
     for target in Target::ALL {
         let ptx = build.ptx(target).unwrap();
-        let resources = assembler.assemble(&ptx, target, None).unwrap();
+        let resources = assembler.assemble(&ptx, target).unwrap();
         report.add(target, &ptx, &policy(), resources).unwrap();
     }
     drop(turn);
@@ -69,7 +69,7 @@ fn a_kernel_becomes_clean_and_measured_ptx() {
 
 /// The committed form, comments first, is still PTX.
 fn assert_assembles(assembler: &Assembler, path: &Path) {
-    let found = assembler.assemble(path, Target::Sm80, None).unwrap();
+    let found = assembler.assemble(path, Target::Sm80).unwrap();
     let kernel = found["fixture_sums"];
     assert!(
         kernel.registers > 0 && kernel.instructions > 0,
@@ -89,7 +89,7 @@ fn what_the_compiler_does_to_careless_code_is_refused() {
     let mut report = Report::new(&build.toolchain.description);
     let target = Target::Sm80;
     let ptx = build.ptx(target).unwrap();
-    let resources = assembler.assemble(&ptx, target, None).unwrap();
+    let resources = assembler.assemble(&ptx, target).unwrap();
     report.add(target, &ptx, &policy(), resources).unwrap();
     drop(turn);
     let faults = report.faults().join("\n");

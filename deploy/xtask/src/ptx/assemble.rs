@@ -52,21 +52,34 @@ impl Assembler {
         })
     }
 
-    /// Assembles a PTX file, or these kernels of it and what they call; what each function takes,
-    /// by symbol.
+    /// Assembles a PTX file, each function once and for itself.
+    ///
+    /// # Errors
+    /// What the assembler says against it.
+    pub fn check(&self, ptx: &Path, target: Target) -> Result<(), Error> {
+        let mut command = self.command(ptx, target);
+        command.arg("--compile-only");
+        command.arg("--output-file").arg(ptx.with_extension("o"));
+        process::run_well(&mut command, LIMIT, Show::Nothing)?;
+        Ok(())
+    }
+
+    fn command(&self, ptx: &Path, target: Target) -> Command {
+        let mut command = Command::new(&self.ptxas);
+        command.arg(format!("--gpu-name={target}")).arg(ptx);
+        command
+    }
+
+    /// Assembles a PTX file, each kernel with what it calls; what each of its functions takes, by
+    /// symbol.
     pub fn assemble(
         &self,
         ptx: &Path,
         target: Target,
-        kernels: Option<&[String]>,
     ) -> Result<BTreeMap<String, Resources>, Error> {
         let cubin = ptx.with_extension("cubin");
-        let mut command = Command::new(&self.ptxas);
-        command.arg("--verbose").arg(format!("--gpu-name={target}"));
-        if let Some(kernels) = kernels {
-            command.arg(format!("--entry={}", kernels.join(",")));
-        }
-        command.arg(ptx).arg("--output-file").arg(&cubin);
+        let mut command = self.command(ptx, target);
+        command.arg("--verbose").arg("--output-file").arg(&cubin);
         let told = process::run_well(&mut command, LIMIT, Show::Nothing)?;
         let mut found = resources(&format!("{}\n{}", told.stdout, told.stderr));
 

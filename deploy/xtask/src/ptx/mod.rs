@@ -13,6 +13,7 @@ pub use warpwire_ptx::{Build, Target, linker, toolchain};
 use crate::{Error, process, repository};
 use assemble::Assembler;
 use policy::Policy;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The PTX that the repository holds.
@@ -38,9 +39,9 @@ pub struct Options {
     /// Leave the committed PTX as it is.
     #[arg(long, conflicts_with = "check")]
     no_write: bool,
-    /// Only the oldest target, whose PTX is the committed one, and the newest, and each kernel
-    /// assembled for one of them: all were for all of them when that PTX was written, and the
-    /// assembler takes minutes, as every kernel has its own copy of whatever it calls.
+    /// Only the oldest target, whose PTX is the committed one, and the newest; and the kernels only
+    /// assembled, function by function. What they take was measured for all targets when that PTX
+    /// was written: for that each kernel has a copy of whatever it calls, which takes minutes.
     #[arg(long, requires = "no_write")]
     outermost: bool,
 }
@@ -62,8 +63,11 @@ pub fn main(options: &Options) -> Result<bool, Error> {
         true => &[oldest, newest],
         false => &Target::ALL,
     };
-    let report = run(&root, targets, options.outermost)?;
+    let report = run(&root, targets, !options.outermost)?;
     println!("{report}");
+    if options.outermost {
+        println!("kernels were assembled, not measured");
+    }
     if !report.is_clean() {
         println!("{COMMITTED} stays as it is");
     } else if is_fresh || options.no_write {
@@ -78,9 +82,9 @@ pub fn main(options: &Options) -> Result<bool, Error> {
     Ok(report.is_clean())
 }
 
-/// Builds and lints the kernels and the probes for these targets, and assembles them: each kernel
-/// for every target, or, `dealt`, for one.
-fn run(root: &Path, targets: &[Target], dealt: bool) -> Result<Report, Error> {
+/// Builds, lints and assembles the kernels and the probes for these targets. `is_measured`: also
+/// what the kernels take.
+fn run(root: &Path, targets: &[Target], is_measured: bool) -> Result<Report, Error> {
     let assembler = Assembler::find(root)?;
     let kernels = of_kernels(root)?;
     let probes = Build {
@@ -88,19 +92,24 @@ fn run(root: &Path, targets: &[Target], dealt: bool) -> Result<Report, Error> {
         ..kernels.clone()
     };
     let mut report = Report::new(&kernels.toolchain.description);
-    for (build, policy) in [(&kernels, POLICY), (&probes, PROBES_POLICY)] {
+    for (build, policy, is_measured) in [
+        (&kernels, POLICY, is_measured),
+        (&probes, PROBES_POLICY, true),
+    ] {
         let policy = Policy::read(&root.join(policy))?;
         // Compiler and assembler take a processor each: together the targets leave none idle.
-        let measured = std::thread::scope(|scope| {
+        let assembled = std::thread::scope(|scope| {
             let assembler = &assembler;
-            let threads = targets.iter().enumerate().map(|(turn, target)| {
+            let threads = targets.iter().map(|target| {
                 scope.spawn(move || {
                     let ptx = build.ptx(*target)?;
-                    let chosen = match dealt {
-                        true => Some(dealt_out(&repository::text(&ptx)?, turn, targets.len())),
-                        false => None,
+                    let resources = match is_measured {
+                        true => assembler.assemble(&ptx, *target)?,
+                        false => {
+                            assembler.check(&ptx, *target)?;
+                            BTreeMap::new()
+                        }
                     };
-                    let resources = assembler.assemble(&ptx, *target, chosen.as_deref())?;
                     Ok::<_, Error>((*target, ptx, resources))
                 })
             });
@@ -112,21 +121,12 @@ fn run(root: &Path, targets: &[Target], dealt: bool) -> Result<Report, Error> {
             });
             joined.collect::<Vec<_>>()
         });
-        for unit in measured {
+        for unit in assembled {
             let (target, ptx, resources) = unit?;
             report.add(target, &ptx, &policy, resources)?;
         }
     }
     Ok(report)
-}
-
-/// The kernels that are the turn's, of so many turns. Those of one family, which differ in ring
-/// formats, stand next to each other, so that every turn has some of each.
-fn dealt_out(ptx: &str, turn: usize, turns: usize) -> Vec<String> {
-    let mut kernels = text::kernels(ptx);
-    kernels.sort_unstable();
-    let own = kernels.into_iter().skip(turn).step_by(turns);
-    own.map(str::to_owned).collect()
 }
 
 /// How to build the product's kernels, with this program as the linker.
@@ -149,16 +149,4 @@ pub fn of_kernels(root: &Path) -> Result<Build, Error> {
 fn committed_hash(root: &Path) -> Option<String> {
     let ptx = repository::text(&root.join(COMMITTED)).ok()?;
     sources::carried(&ptx).map(str::to_owned)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_kernel_is_dealt_out_once() {
-        let ptx = ".func f() {\n}\n.entry b() {\n}\n.entry c() {\n}\n.entry a() {\n}\n";
-        assert_eq!(dealt_out(ptx, 0, 2), ["a", "c"]);
-        assert_eq!(dealt_out(ptx, 1, 2), ["b"]);
-    }
 }

@@ -20,14 +20,6 @@ pub(super) struct Function<'text> {
     pub(super) lines: Vec<(usize, &'text str)>,
 }
 
-/// Names of the functions that the host can launch.
-#[must_use]
-pub(super) fn kernels(text: &str) -> Vec<&str> {
-    let functions = Module::parse(text).functions.into_iter();
-    let kernels = functions.filter(|function| function.is_entry);
-    kernels.map(|kernel| kernel.name).collect()
-}
-
 /// The same module without comments, indentation and empty lines: a third smaller.
 #[must_use]
 pub(super) fn without_comments(text: &str) -> String {

@@ -101,7 +101,7 @@ pub fn main(options: &Options) -> Result<bool, Error> {
     if chosen.iter().any(|tier| {
         matches!(
             tier,
-            Tier::Structure | Tier::Unit | Tier::Virtual | Tier::Peers
+            Tier::Structure | Tier::Unit | Tier::Ptx | Tier::Virtual | Tier::Peers
         )
     }) {
         chosen.push(Tier::Build);
@@ -273,18 +273,37 @@ impl Run {
 
     fn tests(&self, tier: Tier, deadline: Instant) -> Result<Counts, Error> {
         let mut counts = Counts::default();
-        for binary in self
-            .binaries
-            .iter()
-            .filter(|binary| Tier::of(binary) == tier)
-        {
+        let own = self.binaries.iter();
+        let own = own.filter(|binary| Tier::of(binary) == tier);
+        let run = |binary: &Binary| {
             let mut command = binary.command(&cargo());
             if tier == Tier::Peers {
                 // They share the machine's two cores with their peers.
                 command.arg("--test-threads=1");
             }
-            let outcome = process::run(&mut command, left(deadline), Show::Skips)?;
-            counts += told(&binary.in_words(&self.root), &outcome);
+            process::run(&mut command, left(deadline), Show::Skips)
+        };
+        if tier == Tier::Ptx {
+            // Each waits for one compiler after the other.
+            let ended = std::thread::scope(|scope| {
+                let threads = own.map(|binary| (binary, scope.spawn(move || run(binary))));
+                let threads: Vec<_> = threads.collect();
+                let ended = threads.into_iter().map(|(binary, thread)| {
+                    let outcome = thread.join();
+                    (
+                        binary,
+                        outcome.unwrap_or_else(|why| std::panic::resume_unwind(why)),
+                    )
+                });
+                ended.collect::<Vec<_>>()
+            });
+            for (binary, outcome) in ended {
+                counts += told(&binary.in_words(&self.root), &outcome?);
+            }
+            return Ok(counts);
+        }
+        for binary in own {
+            counts += told(&binary.in_words(&self.root), &run(binary)?);
         }
         Ok(counts)
     }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{iter, panic, thread};
 
 use warpwire_ring::DeviceAddress;
 
@@ -12,6 +15,7 @@ use crate::executor::cuda::driver::{
     Registration, Stream,
 };
 use crate::executor::cuda::error::Error;
+use crate::executor::cuda::modules::{self, Part};
 
 /// The primary context of a device. Everything that was made in it holds it.
 #[derive(Debug)]
@@ -161,11 +165,11 @@ pub struct KernelInfo {
     pub(super) function: Function,
 }
 
-/// A module, with all its kernels on the device.
+/// Modules, with all their kernels on the device.
 #[derive(Debug)]
 pub(super) struct Program {
     session: Arc<Session>,
-    module: Option<Module>,
+    modules: Vec<Module>,
     kernels: Vec<KernelInfo>,
 }
 
@@ -177,49 +181,35 @@ impl Program {
         ptx: &str,
         names: &[&'static str],
     ) -> Result<Self, Error> {
-        let text = CString::new(ptx).map_err(|_| Error::NotText)?;
-        let driver = session.driver()?;
-        let module = driver.load_module(&text).map_err(|refused| Error::Load {
-            source: refused.error,
-            log: refused.log,
-        })?;
         let mut program = Self {
             session: Arc::clone(session),
-            module: Some(module),
+            modules: Vec::new(),
             kernels: Vec::new(),
         };
+        let parts = modules::cut(ptx, names);
+        let mut homes = BTreeMap::new();
+        let mut failure = None;
+        for (part, loaded) in parts.iter().zip(compile(session, &parts)) {
+            match loaded {
+                Ok(module) => {
+                    let home = program.modules.len();
+                    homes.extend(part.kernels.iter().map(|name| (*name, home)));
+                    program.modules.push(module);
+                }
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        // Those that did load go with the program.
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        let driver = session.driver()?;
         for &name in names {
-            let kernel = program.find(driver, name)?;
+            let module = homes.get(name).and_then(|home| program.modules.get(*home));
+            let kernel = find(driver, module, name)?;
             program.kernels.push(kernel);
         }
         Ok(program)
-    }
-
-    fn find(&self, driver: &dyn Driver, name: &'static str) -> Result<KernelInfo, Error> {
-        let absent = || Error::NoKernel {
-            kernel: name.to_owned(),
-        };
-        let symbol = CString::new(name).map_err(|_| absent())?;
-        let module = self.module.as_ref().ok_or_else(absent)?;
-        let refused = |source| Error::Kernel {
-            kernel: name,
-            source,
-        };
-        let function = match driver.function(module, &symbol) {
-            Err(error) if error.code == Code::NOT_FOUND => return Err(absent()),
-            answer => answer.map_err(refused)?,
-        };
-        driver.finish_loading(function).map_err(refused)?;
-        let of = |attribute| driver.function_attribute(function, attribute);
-        let of = |attribute| of(attribute).map_err(refused);
-        Ok(KernelInfo {
-            name,
-            registers: of(FunctionAttribute::Registers)?,
-            local_bytes: of(FunctionAttribute::LocalBytes)?,
-            shared_bytes: of(FunctionAttribute::SharedBytes)?,
-            most_threads: of(FunctionAttribute::MaxThreads)?,
-            function,
-        })
     }
 
     pub(super) fn kernels(&self) -> &[KernelInfo] {
@@ -231,9 +221,70 @@ impl Program {
     }
 }
 
+/// Loads parts, as many at a time as there are processors. In the order of the parts.
+fn compile(session: &Session, parts: &[Part<'_>]) -> Vec<Result<Module, Error>> {
+    let load = |part: &Part<'_>| {
+        let text = CString::new(part.ptx.as_str()).map_err(|_| Error::NotText)?;
+        let loaded = session.driver()?.load_module(&text);
+        loaded.map_err(|refused| Error::Load {
+            source: refused.error,
+            log: refused.log,
+        })
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let next = AtomicUsize::new(0);
+    let mut loaded: Vec<(usize, Result<Module, Error>)> = thread::scope(|scope| {
+        let work = || {
+            let turns = iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)));
+            let parts = turns.map_while(|turn| Some((turn, parts.get(turn)?)));
+            parts.map(|(turn, part)| (turn, load(part))).collect()
+        };
+        let others = (1..threads.min(parts.len())).map(|_| scope.spawn(work));
+        let others: Vec<_> = others.collect();
+        let mut loaded: Vec<_> = work();
+        for other in others {
+            loaded.extend(other.join().unwrap_or_else(|why| panic::resume_unwind(why)));
+        }
+        loaded
+    });
+    loaded.sort_unstable_by_key(|(turn, _)| *turn);
+    loaded.into_iter().map(|(_, module)| module).collect()
+}
+
+fn find(
+    driver: &dyn Driver,
+    module: Option<&Module>,
+    name: &'static str,
+) -> Result<KernelInfo, Error> {
+    let absent = || Error::NoKernel {
+        kernel: name.to_owned(),
+    };
+    let symbol = CString::new(name).map_err(|_| absent())?;
+    let module = module.ok_or_else(absent)?;
+    let refused = |source| Error::Kernel {
+        kernel: name,
+        source,
+    };
+    let function = match driver.function(module, &symbol) {
+        Err(error) if error.code == Code::NOT_FOUND => return Err(absent()),
+        answer => answer.map_err(refused)?,
+    };
+    driver.finish_loading(function).map_err(refused)?;
+    let of = |attribute| driver.function_attribute(function, attribute);
+    let of = |attribute| of(attribute).map_err(refused);
+    Ok(KernelInfo {
+        name,
+        registers: of(FunctionAttribute::Registers)?,
+        local_bytes: of(FunctionAttribute::LocalBytes)?,
+        shared_bytes: of(FunctionAttribute::SharedBytes)?,
+        most_threads: of(FunctionAttribute::MaxThreads)?,
+        function,
+    })
+}
+
 impl Drop for Program {
     fn drop(&mut self) {
-        if let Some(module) = self.module.take() {
+        for module in self.modules.drain(..) {
             self.session
                 .give_back(|driver| driver.unload_module(module));
         }
