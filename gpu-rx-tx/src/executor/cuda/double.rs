@@ -83,6 +83,8 @@ pub(super) struct State {
     host: BTreeMap<u64, Box<[u64]>>,
     launches: u64,
     slice: Slice,
+    /// Nothing hangs any more, whatever is launched after.
+    is_released: bool,
 }
 
 pub(super) struct Double(Mutex<State>);
@@ -111,6 +113,7 @@ impl Double {
             host: BTreeMap::new(),
             launches: 0,
             slice: Slice::Ends(0),
+            is_released: false,
         }))
     }
 
@@ -146,9 +149,12 @@ impl Double {
         live
     }
 
-    /// Ends a slice that hangs.
+    /// Ends a slice that hangs, and those that would.
     pub(super) fn release(&self) {
-        lock(&self.0).slice = Slice::Ends(0);
+        self.set(|state| {
+            state.slice = Slice::Ends(0);
+            state.is_released = true;
+        });
     }
 
     fn call(&self, call: &'static str) -> Answer<()> {
@@ -407,7 +413,10 @@ impl Driver for Double {
             .map_or(Slice::Ends(0), |kernel| kernel(number));
         self.set(|state| {
             state.kernel = kernel;
-            state.slice = slice;
+            state.slice = match slice {
+                Slice::Hangs if state.is_released => Slice::Ends(0),
+                slice => slice,
+            };
         });
         Ok(())
     }
