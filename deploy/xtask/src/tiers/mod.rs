@@ -65,15 +65,15 @@ impl Tier {
     /// On two cores from an empty target folder, with room to spare.
     fn budget(self) -> Duration {
         Duration::from_secs(match self {
-            Self::Lint => 75,
+            Self::Lint => 70,
             Self::Build => 420,
             Self::Structure => 15,
-            Self::Unit => 470,
+            Self::Unit => 455,
             Self::Docs => 15,
-            Self::Ptx => 480,
-            Self::Virtual => 380,
+            Self::Ptx => 410,
+            Self::Virtual => 370,
             Self::Peers => 205,
-            Self::Interop => 630,
+            Self::Interop => 740,
         })
     }
 
