@@ -116,7 +116,7 @@ impl Builder {
     /// Opens the device and loads every kernel of `names` from PTX.
     ///
     /// The driver compiles them, and keeps what it compiled for later runs. Of the product's, an
-    /// engine (`transport_*`, `streams_*`, `perform_*`) takes it some 10 to 25 seconds, as its
+    /// engine (`transport_*`, `streams_*`, `perform_*`) takes it some 10 to 28 seconds, as its
     /// assembler says on the command line; each has a thread, as far as there are processors.
     ///
     /// # Errors
