@@ -11,6 +11,7 @@ pub mod ptx;
 pub mod repository;
 pub mod setup;
 pub mod table;
+pub mod threads;
 pub mod tiers;
 pub mod virtual_gpu;
 

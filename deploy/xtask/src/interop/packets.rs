@@ -9,7 +9,7 @@ use super::product::{self, Product};
 use super::tshark::Tshark;
 use super::{memif, namespaces, play};
 use crate::process::{self, SKIPPED};
-use crate::{Error, repository};
+use crate::{Error, repository, threads};
 use clap::ValueEnum;
 use std::path::Path;
 use std::time::Instant;
@@ -139,24 +139,20 @@ impl Bench {
         let tshark = Tshark::set_up(self.product.folder())?;
         let mut court = Court::new(table);
         // Both are programs that mostly start and end: side by side.
-        let (ours, judgements) = std::thread::scope(|scope| {
-            let judge = scope.spawn(|| {
-                let told = self.captures.iter();
-                let told = told.map(|capture| tshark.judge(&capture.path));
+        let captures = || self.captures.iter();
+        let (judgements, ours) = threads::both(
+            || {
+                let told = captures().map(|capture| tshark.judge(&capture.path));
                 told.collect::<Result<Vec<_>, _>>()
-            });
-            let ours = self.captures.iter();
-            let ours = ours.map(|capture| play::count(&self.product, capture));
-            let ours: Result<Vec<_>, _> = ours.collect();
-            let judgements = judge.join();
-            (
-                ours,
-                judgements.unwrap_or_else(|why| std::panic::resume_unwind(why)),
-            )
-        });
+            },
+            || {
+                let counted = captures().map(|capture| play::count(&self.product, capture));
+                counted.collect::<Result<Vec<_>, _>>()
+            },
+        );
         let mut cases = Vec::new();
         let told = ours?.into_iter().zip(judgements?);
-        for (capture, (ours, judgement)) in self.captures.iter().zip(told) {
+        for (capture, (ours, judgement)) in captures().zip(told) {
             cases.extend(court.judge(capture, &ours, &judgement));
         }
         cases.extend(court.unused());

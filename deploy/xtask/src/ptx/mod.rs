@@ -10,7 +10,7 @@ mod text;
 pub use report::Report;
 pub use warpwire_ptx::{Build, Target, linker, toolchain};
 
-use crate::{Error, process, repository};
+use crate::{Error, process, repository, threads};
 use assemble::Assembler;
 use policy::Policy;
 use std::collections::BTreeMap;
@@ -98,28 +98,16 @@ fn run(root: &Path, targets: &[Target], is_measured: bool) -> Result<Report, Err
     ] {
         let policy = Policy::read(&root.join(policy))?;
         // Compiler and assembler take a processor each: together the targets leave none idle.
-        let assembled = std::thread::scope(|scope| {
-            let assembler = &assembler;
-            let threads = targets.iter().map(|target| {
-                scope.spawn(move || {
-                    let ptx = build.ptx(*target)?;
-                    let resources = match is_measured {
-                        true => assembler.assemble(&ptx, *target)?,
-                        false => {
-                            assembler.check(&ptx, *target)?;
-                            BTreeMap::new()
-                        }
-                    };
-                    Ok::<_, Error>((*target, ptx, resources))
-                })
-            });
-            let threads: Vec<_> = threads.collect();
-            let joined = threads.into_iter().map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|why| std::panic::resume_unwind(why))
-            });
-            joined.collect::<Vec<_>>()
+        let assembled = threads::each(targets, |target| {
+            let ptx = build.ptx(*target)?;
+            let resources = match is_measured {
+                true => assembler.assemble(&ptx, *target)?,
+                false => {
+                    assembler.check(&ptx, *target)?;
+                    BTreeMap::new()
+                }
+            };
+            Ok::<_, Error>((*target, ptx, resources))
         });
         for unit in assembled {
             let (target, ptx, resources) = unit?;

@@ -5,7 +5,7 @@ mod counts;
 
 use crate::process::{self, Outcome, SKIPPED, Show};
 use crate::table::Table;
-use crate::{Error, cargo, ptx, repository, setup};
+use crate::{Error, cargo, ptx, repository, setup, threads};
 use binaries::Binary;
 use clap::ValueEnum;
 use counts::Counts;
@@ -285,18 +285,7 @@ impl Run {
         };
         if tier == Tier::Ptx {
             // Each waits for one compiler after the other.
-            let ended = std::thread::scope(|scope| {
-                let threads = own.map(|binary| (binary, scope.spawn(move || run(binary))));
-                let threads: Vec<_> = threads.collect();
-                let ended = threads.into_iter().map(|(binary, thread)| {
-                    let outcome = thread.join();
-                    (
-                        binary,
-                        outcome.unwrap_or_else(|why| std::panic::resume_unwind(why)),
-                    )
-                });
-                ended.collect::<Vec<_>>()
-            });
+            let ended = threads::each(own, |binary| (binary, run(binary)));
             for (binary, outcome) in ended {
                 counts += told(&binary.in_words(&self.root), &outcome?);
             }

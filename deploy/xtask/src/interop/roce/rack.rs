@@ -12,7 +12,7 @@ use super::peer::{Address, Guest, Image, Job};
 use super::scripts::{Case, Ending, Half, LIMIT, Place};
 use crate::interop::namespaces::{self, End, Namespace};
 use crate::process::{self, Outcome, Running, Show};
-use crate::{Error, repository};
+use crate::{Error, repository, threads};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -61,16 +61,7 @@ impl Rack {
         // Checksums that a cable leaves to nobody are wrong for who reads frames from it.
         host.run(&format!("ethtool -K {HOST} tx off"), SHORT)?;
         let boot = |address| Guest::boot(Image::of(root), &rack, "bridge", address, &folder.0);
-        let (left, right) = std::thread::scope(|scope| {
-            let left = scope.spawn(|| boot(&LEFT));
-            let right = boot(&RIGHT);
-            // A panic of the thread goes on here.
-            (
-                left.join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                right,
-            )
-        });
+        let (left, right) = threads::both(|| boot(&LEFT), || boot(&RIGHT));
         let left = left?;
         // It can be raised for a while, which a link of 1500 bytes cannot.
         left.run("ip link set dev eth0 mtu 1500", SHORT)?;
