@@ -387,3 +387,58 @@ fn records_come_out_of_streams_whatever_carries_them() {
         drop(listener);
     }
 }
+
+#[test]
+fn a_stream_behind_another_is_no_sensor_that_counts_anew() {
+    let scene = Scene::of(By::Tcp, Impairments::default(), &Sizes::default());
+    let listener = scene.listen();
+    let to = listener.address();
+    let records = records();
+    let gathering = Gathering::new(&records, &Files::default(), None, Location::Device);
+    let executor = CpuExecutor::builder().threads(1).idle(IdlePolicy::POLITE);
+    let executor = executor.build().expect("builds");
+    let framing = Framing::fixed(records.record_bytes()).expect("is one");
+    let placed = (&executor, Placement::Any);
+    let gathering = gathering.expect("begins");
+    let intake = Intake::start(placed, &scene.ends[1], gathering, framing);
+    let mut intake = intake.expect("starts");
+    let ahead_is_gathered = AtomicU32::new(0);
+    scene.run(
+        |end| {
+            // The second has what the window has passed, and more of it than a sensor that sends
+            // datagrams can have late.
+            for numbers in [1000..1500_u64, 0..500] {
+                let mut stream = end.connect(to, LIMIT).expect("connects");
+                let record = |number: u64| [&number.to_be_bytes()[..], &[0; 24]].concat();
+                let sent: Vec<u8> = numbers.flat_map(record).collect();
+                let mut rest = &sent[..];
+                while !rest.is_empty() {
+                    rest = &rest[stream.write(rest).expect("is open")..];
+                    end.step();
+                }
+                stream.finish(LIMIT).expect("ends");
+                let until = Instant::now() + LIMIT;
+                while ahead_is_gathered.load(Ordering::Relaxed) == 0 {
+                    assert!(Instant::now() < until);
+                    end.step();
+                }
+            }
+        },
+        |end| {
+            let until = Instant::now() + LIMIT;
+            while intake.counters().ended < 2 {
+                assert!(Instant::now() < until, "{:?}", intake.counters());
+                end.step();
+                intake.gathering().drain();
+                let is_gathered = intake.gathering().figures().placed >= 500;
+                ahead_is_gathered.fetch_or(is_gathered.into(), Ordering::Relaxed);
+            }
+        },
+    );
+    let (gathering, counters) = intake.finish().expect("ends");
+    assert_eq!((counters.records, counters.broken), (1000, 0));
+    let figures = gathering.figures();
+    assert_eq!((figures.placed, figures.restarts), (500, 0), "{figures:?}");
+    assert_eq!(figures.dropped.values().sum::<u64>(), 500, "{figures:?}");
+    drop(listener);
+}
