@@ -63,10 +63,17 @@ pub fn main(options: &Options) -> Result<bool, Error> {
         true => &[oldest, newest],
         false => &Target::ALL,
     };
-    let report = run(&root, targets, !options.outermost)?;
+    let mut report = run(&root, targets, !options.outermost)?;
+    let is_as_written = options.outermost && {
+        let written = repository::text(&root.join(COMMITTED))?;
+        report.compare(&written, &fresh)
+    };
     println!("{report}");
     if options.outermost {
         println!("kernels were assembled, not measured");
+        if !is_as_written {
+            println!("{COMMITTED} was not compared: other sources or another compiler");
+        }
     }
     if !report.is_clean() {
         println!("{COMMITTED} stays as it is");
