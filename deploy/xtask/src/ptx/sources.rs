@@ -1,5 +1,6 @@
 //! The hash of everything that the committed PTX is made of.
 
+use super::POLICY;
 use super::linker::RECIPE;
 use crate::{Error, repository};
 use sha2::{Digest, Sha256};
@@ -12,7 +13,8 @@ pub const MARK: &str = "// sources: sha256:";
 
 /// Hashes, in hexadecimal: the manifest and the sources (without test files) of the kernels' crate
 /// and of every crate of the house below it, layouts included; the locked versions of the foreign
-/// crates below them; the profile; and the way from bitcode to PTX.
+/// crates below them; the profile; the way from bitcode to PTX; and the bounds that kernels were
+/// measured against.
 pub fn hash(root: &Path) -> Result<String, Error> {
     let mut hasher = Sha256::new();
     let manifest = repository::toml(&root.join("Cargo.toml"))?;
@@ -39,6 +41,8 @@ pub fn hash(root: &Path) -> Result<String, Error> {
         );
     }
     feed(&mut hasher, "recipe", RECIPE.as_bytes());
+    let policy = repository::text(&root.join(POLICY))?;
+    feed(&mut hasher, "policy", policy.as_bytes());
     Ok(hasher
         .finalize()
         .iter()
