@@ -1,3 +1,4 @@
+//! The executor over a double of the driver: calls, refusals, launches, and what is given back.
 #![expect(
     unsafe_code,
     reason = "parameters carry the promise of memory that the tests own"
